@@ -1,10 +1,11 @@
-// Package charts embeds the Helm charts of the processes, from which everything else that installs them is rendered:
-// the demo, the tests and the operator.
+// Package charts embeds the Helm charts of the processes. The demo, the tests and the operator render these charts to
+// install the processes.
 package charts
 
 import "embed"
 
-// Files are the charts, each in a folder of its name. The prefix all: brings the files that begin with an underscore.
+// Files contains the charts, each in a folder with its name. The prefix all: includes files whose names begin with an
+// underscore.
 //
 //go:embed all:machinist all:machinist-provider
 var Files embed.FS

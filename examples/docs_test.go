@@ -27,12 +27,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A manifest in the documentation is one that a reader can apply: an API server takes it, strictly, and the simulated
-// cloud takes what is said of its instances. A YAML block that begins no object, having neither apiVersion nor kind,
-// shows a part of one, and is only read.
+// Readers can apply every manifest in the documentation: the API server accepts it with strict validation, and the
+// driver of the simulated cloud accepts its providerSpec. A YAML block without apiVersion and kind shows a part of an
+// object and is only parsed.
 //
 // Rule: bad-input-names-field.
-func TestAnAPIServerTakesEveryManifestOfTheDocumentation(t *testing.T) {
+func TestAPIServerAcceptsEveryManifestInDocs(t *testing.T) {
 	c, namespace := env.Client(t), env.Namespace(t)
 	sim, err := driver.New(driver.Options{Endpoints: []string{"http://127.0.0.1:1"}})
 	if err != nil {
@@ -40,12 +40,12 @@ func TestAnAPIServerTakesEveryManifestOfTheDocumentation(t *testing.T) {
 	}
 	count := 0
 	for _, b := range blocks(t) {
-		object, whole, err := b.object()
+		object, complete, err := b.object()
 		switch {
 		case err != nil:
 			t.Errorf("%s: %v", b.at, err)
 			continue
-		case !whole:
+		case !complete:
 			continue
 		}
 		count++
@@ -69,39 +69,39 @@ func TestAnAPIServerTakesEveryManifestOfTheDocumentation(t *testing.T) {
 		}
 	}
 	if count < 5 {
-		t.Errorf("%d manifests in the documentation: are some overlooked?", count)
+		t.Errorf("found only %d manifests in the documentation, want at least 5", count)
 	}
 }
 
-// What the documentation says of the simulated cloud is there in the demo: what its catalog sells, and the Secrets of
-// the example.
-func TestTheDocumentationNamesWhatTheDemoHas(t *testing.T) {
-	sold := catalog.Default()
+// Manifests for the simulated cloud in the documentation use only regions, instance types and images from its catalog,
+// and the Secrets of the example.
+func TestDocsUseOnlyWhatTheDemoHas(t *testing.T) {
+	offers := catalog.Default()
 	names := map[string][]string{}
-	for _, r := range sold.Regions {
+	for _, r := range offers.Regions {
 		names["region"] = append(names["region"], r.Name)
 	}
-	for _, kind := range sold.InstanceTypes {
+	for _, kind := range offers.InstanceTypes {
 		names["instanceType"] = append(names["instanceType"], kind.Name)
 	}
-	for _, image := range sold.Images {
+	for _, image := range offers.Images {
 		names["image"] = append(names["image"], image.Name)
 	}
 	secrets := []string{examples.Sim.Credentials(), examples.Sim.UserData()}
 	count := 0
 	for _, b := range blocks(t) {
-		object, whole, err := b.object()
-		if err != nil || !whole {
-			continue // Another test's matter.
+		object, complete, err := b.object()
+		if err != nil || !complete {
+			continue // TestAPIServerAcceptsEveryManifestInDocs reports the error.
 		}
 		spec, found, _ := unstructured.NestedMap(object.Object, "spec")
 		if name, _, _ := unstructured.NestedString(spec, "provider"); !found || name != driver.Name {
 			continue
 		}
 		count++
-		for field, there := range names {
-			if value, _, _ := unstructured.NestedString(spec, "providerSpec", field); !slices.Contains(there, value) {
-				t.Errorf("%s: %s %q is not one of %q", b.at, field, value, there)
+		for field, known := range names {
+			if value, _, _ := unstructured.NestedString(spec, "providerSpec", field); !slices.Contains(known, value) {
+				t.Errorf("%s: %s %q is not one of %q", b.at, field, value, known)
 			}
 		}
 		for _, ref := range []string{"credentialsRef", "userDataRef"} {
@@ -111,55 +111,56 @@ func TestTheDocumentationNamesWhatTheDemoHas(t *testing.T) {
 		}
 	}
 	if count == 0 {
-		t.Error("the documentation shows nothing of the simulated cloud")
+		t.Error("the documentation has no manifest for the simulated cloud")
 	}
 }
 
-// What there is to copy is the example, which the tests know.
-func TestThePageOnHealthShowsTheExample(t *testing.T) {
+// The health check that readers copy is the example, which other tests cover.
+func TestHealthPageQuotesExample(t *testing.T) {
 	example, err := os.ReadFile("health/workers.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(pages(t)["docs/health-and-safety.md"], "\n```yaml\n"+string(example)+"```\n") {
-		t.Error("docs/health-and-safety.md shows another check than examples/health/workers.yaml")
+		t.Error("docs/health-and-safety.md does not quote the current examples/health/workers.yaml")
 	}
 }
 
-// What neither a fence says to be YAML nor a shell gives to kubectl would not be checked.
-func TestEveryManifestOfTheDocumentationIsChecked(t *testing.T) {
+// Every manifest is in a fenced block that is marked as YAML, or in a here document for kubectl. The tests above would
+// not find any other manifest.
+func TestEveryManifestInDocsIsChecked(t *testing.T) {
 	inside := map[string]int{}
 	for _, b := range blocks(t) {
 		inside[b.file] += len(apiVersion.FindAllString(b.text, -1))
 	}
 	for path, text := range pages(t) {
 		if all := len(apiVersion.FindAllString(text, -1)); all != inside[path] {
-			t.Errorf("%s: %d of %d lines that begin with apiVersion are in a block that is marked yaml or given to kubectl",
-				path, inside[path], all)
+			t.Errorf("%s: %d of %d lines that begin with apiVersion are in a block marked as YAML or in a here document for "+
+				"kubectl", path, inside[path], all)
 		}
 	}
 }
 
 var apiVersion = regexp.MustCompile(`(?m)^ *apiVersion: `)
 
-// block is a document of a YAML block.
+// block is one YAML document in the documentation.
 type block struct{ file, at, text string }
 
-// object decodes the block. It is no whole object if it has neither apiVersion nor kind.
-func (b block) object() (object *unstructured.Unstructured, whole bool, err error) {
+// object decodes the block. It is complete unless it has neither apiVersion nor kind.
+func (b block) object() (object *unstructured.Unstructured, complete bool, err error) {
 	object = &unstructured.Unstructured{}
 	if err := sigsyaml.UnmarshalStrict([]byte(b.text), &object.Object); err != nil {
 		return nil, false, err
 	}
 	version, kind := object.GetAPIVersion(), object.GetKind()
 	if (version == "") != (kind == "") {
-		return nil, false, fmt.Errorf("apiVersion is %q and kind %q: an object has both, and a part of one neither",
+		return nil, false, fmt.Errorf("apiVersion is %q and kind is %q: set both for an object, and neither for a part of one",
 			version, kind)
 	}
 	return object, kind != "", nil
 }
 
-// pages returns the documentation for people by its paths.
+// pages returns the text of all Markdown files by their paths.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -188,12 +189,12 @@ func pages(t *testing.T) map[string]string {
 
 var (
 	fence = regexp.MustCompile("^( *)```(.*)$")
-	// heredoc is how a shell's block gives a manifest to kubectl.
+	// heredoc matches the line of a shell block that begins a here document for kubectl.
 	heredoc = regexp.MustCompile(`kubectl .*-f - <<'?([A-Z]+)'?$`)
 )
 
-// blocks returns the documents of all YAML blocks, without the indentation of their fences, and those that blocks for
-// a shell give to kubectl.
+// blocks returns the documents of all YAML blocks, without the indentation of their fences, and the documents that
+// shell blocks pass to kubectl.
 func blocks(t *testing.T) []block {
 	t.Helper()
 	var all []block
@@ -222,7 +223,7 @@ func blocks(t *testing.T) []block {
 			}
 		}
 		if inside || end != "" {
-			t.Errorf("%s:%d: the block has no end", path, opened)
+			t.Errorf("%s:%d: the block is not closed", path, opened)
 		}
 	}
 	slices.SortFunc(all, func(a, b block) int { return strings.Compare(a.at, b.at) })

@@ -1,4 +1,4 @@
-// Package examples holds manifests to start from. The demo and the tests use the same ones, so that they stay true.
+// Package examples contains manifests to start from. The demo and the tests use them too, so that they stay correct.
 package examples
 
 import (
@@ -14,7 +14,7 @@ import (
 // Names in the example fleet.
 const (
 	CredentialsSecret = "sim-credentials"
-	// UserDataSecret is that of Sim.
+	// UserDataSecret is the name of the Secret with user data in the set Sim.
 	UserDataSecret = "worker-user-data"
 	SmallClass     = "small"
 	LargeClass     = "large"
@@ -24,11 +24,11 @@ const (
 //go:embed sim/*.yaml azure/*.yaml libvirt/*.yaml openstack/*.yaml
 var files embed.FS
 
-// Set is the example fleet for one provider, by the provider's name. The sets differ in classes, credentials and user
-// data.
+// Set is the example fleet for one provider, identified by the provider's name. The sets differ in classes, credentials
+// and user data.
 type Set string
 
-// The sets.
+// All sets.
 const (
 	Sim       Set = "sim"
 	Azure     Set = "azure"
@@ -36,10 +36,11 @@ const (
 	OpenStack Set = "openstack"
 )
 
-// Credentials is the name of the set's Secret with credentials.
+// Credentials returns the name of the set's Secret with credentials.
 func (s Set) Credentials() string { return string(s) + "-credentials" }
 
-// UserData is the name of the set's Secret with user data. No two sets share a Secret: whoever applies both keeps both.
+// UserData returns the name of the set's Secret with user data. No two sets have a Secret of the same name, so that
+// they can be applied in one namespace.
 func (s Set) UserData() string {
 	if s == Sim {
 		return UserDataSecret

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// documents reads all manifests of this folder as a person's kubectl would: files by name, nothing decoded yet.
+// documents returns all manifests in this folder by the names of their files.
 func documents(t *testing.T) map[string][]*unstructured.Unstructured {
 	t.Helper()
 	all := map[string][]*unstructured.Unstructured{}
@@ -63,9 +63,9 @@ func documents(t *testing.T) map[string][]*unstructured.Unstructured {
 	return all
 }
 
-func TestAnAPIServerTakesEveryExampleStrictly(t *testing.T) {
+func TestAPIServerAcceptsEveryExample(t *testing.T) {
 	c := env.Client(t)
-	// The sets have the same names for the same things.
+	// The sets use the same names for their objects, so each set gets its own namespace.
 	namespaces := map[string]string{}
 	count := 0
 	for path, objects := range documents(t) {
@@ -89,11 +89,11 @@ func TestAnAPIServerTakesEveryExampleStrictly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if count <= len(fleet) {
-		t.Errorf("%d examples on disk, %d of them the fleet: some are missing", count, len(fleet))
+		t.Errorf("found %d examples, want more than the %d of the fleet", count, len(fleet))
 	}
 }
 
-// ofAnotherModule reports whether a manifest is for a provider whose driver is in a module of its own, and tried there.
+// ofAnotherModule reports whether a manifest is for a provider whose driver, with its tests, is in another module.
 func ofAnotherModule(path string) bool {
 	for _, set := range []examples.Set{examples.Azure, examples.Libvirt, examples.OpenStack} {
 		if strings.HasPrefix(path, string(set)+"/") {
@@ -103,7 +103,7 @@ func ofAnotherModule(path string) bool {
 	return false
 }
 
-// Whoever tries two providers in one namespace would lose a Secret of the first.
+// If two sets had a Secret of the same name, applying both in one namespace would overwrite the first one.
 func TestNoTwoSetsShareASecret(t *testing.T) {
 	owner := map[string]examples.Set{}
 	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.Libvirt, examples.OpenStack} {
@@ -127,7 +127,7 @@ func TestNoTwoSetsShareASecret(t *testing.T) {
 	}
 }
 
-// templates are the machines that the examples ask for, by the name of what asks.
+// templates returns the machine templates in the examples by the names of their deployments.
 func templates(t *testing.T, all map[string][]*unstructured.Unstructured) map[string]v1beta1.MachineTemplateSpec {
 	t.Helper()
 	found := map[string]v1beta1.MachineTemplateSpec{}
@@ -149,7 +149,7 @@ func templates(t *testing.T, all map[string][]*unstructured.Unstructured) map[st
 	return found
 }
 
-func TestEveryReferenceLeadsSomewhereAndTheDriverTakesEverySpec(t *testing.T) {
+func TestExamplesHaveValidReferencesAndProviderSpecs(t *testing.T) {
 	all := documents(t)
 	maps.DeleteFunc(all, func(path string, _ []*unstructured.Unstructured) bool { return ofAnotherModule(path) })
 	classes, secrets := map[string]v1beta1.MachineClassSpec{}, map[string]bool{}
@@ -189,7 +189,7 @@ func TestEveryReferenceLeadsSomewhereAndTheDriverTakesEverySpec(t *testing.T) {
 	}
 	for name, template := range templates(t, all) {
 		if template.ObjectMeta.Labels[v1beta1.LabelTypeVersion] != v1beta1.TypeVersion {
-			t.Errorf("%s: labels %v lack the version of the schema", name, template.ObjectMeta.Labels)
+			t.Errorf("%s: labels %v do not include the type version", name, template.ObjectMeta.Labels)
 		}
 		if ref := template.Spec.ClassRef; ref == nil {
 			check(name, template.Spec.Provider, template.Spec.ProviderSpec, template.Spec.CredentialsRef,
@@ -200,15 +200,16 @@ func TestEveryReferenceLeadsSomewhereAndTheDriverTakesEverySpec(t *testing.T) {
 	}
 }
 
-func TestTheUserDataRendersToWhatANodeNeeds(t *testing.T) {
-	// At real clouds a machine has the name of its node from the start.
+func TestUserDataContainsWhatANodeNeeds(t *testing.T) {
+	// In real clouds, the cloud sets the host name. In the simulated cloud, the user data does.
 	for set, hostname := range map[examples.Set]string{examples.Sim: "worker-1", examples.Azure: "", examples.Libvirt: "",
 		examples.OpenStack: ""} {
-		t.Run(string(set), func(t *testing.T) { rendersToWhatANodeNeeds(t, set, hostname) })
+		t.Run(string(set), func(t *testing.T) { checkUserData(t, set, hostname) })
 	}
 }
 
-func rendersToWhatANodeNeeds(t *testing.T, set examples.Set, hostname string) {
+// checkUserData renders the user data of a set and checks the host name and the files in it.
+func checkUserData(t *testing.T, set examples.Set, hostname string) {
 	objects, err := set.Objects()
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +221,7 @@ func rendersToWhatANodeNeeds(t *testing.T, set examples.Set, hostname string) {
 		}
 	}
 	if !bootstrap.NeedsToken(template) {
-		t.Fatal("the template asks for no bootstrap token")
+		t.Fatal("the template does not contain the placeholder of the bootstrap token")
 	}
 	ca := []byte("-----BEGIN CERTIFICATE-----\n")
 	out, err := bootstrap.Render(template, bootstrap.Values{
@@ -237,13 +238,13 @@ func rendersToWhatANodeNeeds(t *testing.T, set examples.Set, hostname string) {
 		} `json:"write_files"`
 	}
 	if !bytes.HasPrefix(out, []byte("#cloud-config\n")) {
-		t.Errorf("it begins with %.20q", out)
+		t.Errorf("the user data begins with %.20q, want #cloud-config", out)
 	}
 	if err := sigsyaml.UnmarshalStrict(out, &config); err != nil {
 		t.Fatal(err)
 	}
 	if config.Hostname != hostname {
-		t.Errorf("hostname %q", config.Hostname)
+		t.Errorf("hostname is %q, want %q", config.Hostname, hostname)
 	}
 	files := map[string]string{}
 	for _, f := range config.WriteFiles {

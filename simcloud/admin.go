@@ -5,12 +5,11 @@ import (
 	"net/http"
 )
 
-// Admin is the operator of the simulation. It is safe for concurrent use and
-// its errors are those of Client. Nothing it does is subject to fault rules.
+// Admin is the API of the operator of the simulation. It is safe for concurrent use, and its errors are those of
+// Client. Fault rules do not apply to it.
 type Admin struct{ t *transport }
 
-// NewAdmin makes an admin client; Config.Token is the admin token. It does not
-// connect.
+// NewAdmin returns an admin client. Config.Token is the admin token. NewAdmin does not connect.
 func NewAdmin(cfg Config) (*Admin, error) {
 	t, err := newTransport(cfg)
 	if err != nil {
@@ -28,7 +27,7 @@ func (a *Admin) AddFault(ctx context.Context, rule FaultRule) (*FaultRule, error
 	}))
 }
 
-// ListFaults returns the rules that are not spent, in order of their addition.
+// ListFaults returns the rules that are in force, in the order in which they were added.
 func (a *Admin) ListFaults(ctx context.Context) ([]FaultRule, error) {
 	var out FaultList
 	err := a.do(ctx, call{
@@ -38,8 +37,7 @@ func (a *Admin) ListFaults(ctx context.Context) ([]FaultRule, error) {
 	return out.Faults, err
 }
 
-// RemoveFault removes one rule. Removing a rule that is spent gives
-// CodeNotFound.
+// RemoveFault removes a rule. If the rule has already reached its count, the code is CodeNotFound.
 func (a *Admin) RemoveFault(ctx context.Context, id string) error {
 	return a.do(ctx, call{
 		operation: "RemoveFault", method: http.MethodDelete,
@@ -47,7 +45,7 @@ func (a *Admin) RemoveFault(ctx context.Context, id string) error {
 	})
 }
 
-// ClearFaults removes all rules. What has befallen instances stays.
+// ClearFaults removes all rules. Faults of instances stay.
 func (a *Admin) ClearFaults(ctx context.Context) error {
 	return a.do(ctx, call{
 		operation: "ClearFaults", method: http.MethodDelete,
@@ -55,7 +53,7 @@ func (a *Admin) ClearFaults(ctx context.Context) error {
 	})
 }
 
-// AddInstanceFault lets something befall an instance, now or later.
+// AddInstanceFault adds a fault to an instance.
 func (a *Admin) AddInstanceFault(ctx context.Context, id string, fault InstanceFault) (*Record, error) {
 	var out Record
 	return result(&out, a.do(ctx, call{
@@ -64,7 +62,7 @@ func (a *Admin) AddInstanceFault(ctx context.Context, id string, fault InstanceF
 	}))
 }
 
-// Settings reads the settings in force.
+// Settings returns the settings.
 func (a *Admin) Settings(ctx context.Context) (*Settings, error) {
 	var out Settings
 	return result(&out, a.do(ctx, call{
@@ -82,7 +80,7 @@ func (a *Admin) PatchSettings(ctx context.Context, patch SettingsPatch) (*Settin
 	}))
 }
 
-// SetQuota replaces an account's quota in a region. What exists stays.
+// SetQuota replaces an account's quota in a region. Existing instances stay.
 func (a *Admin) SetQuota(ctx context.Context, account, region string, quota Quota) error {
 	return a.do(ctx, call{
 		operation: "SetQuota", method: http.MethodPut,
@@ -90,8 +88,8 @@ func (a *Admin) SetQuota(ctx context.Context, account, region string, quota Quot
 	})
 }
 
-// SetCapacity sets how many instances of a type a zone can hold, nil for
-// without limit. What exists stays.
+// SetCapacity sets how many instances of a type a zone can hold, or no limit if capacity is nil. Existing instances
+// stay.
 func (a *Admin) SetCapacity(ctx context.Context, region, zone, instanceType string, capacity *int) error {
 	return a.do(ctx, call{
 		operation: "SetCapacity", method: http.MethodPut,
@@ -100,7 +98,7 @@ func (a *Admin) SetCapacity(ctx context.Context, region, zone, instanceType stri
 	})
 }
 
-// SetToken replaces an account's token: the old one is refused from now on.
+// SetToken replaces an account's token. From then on, the old token is refused.
 func (a *Admin) SetToken(ctx context.Context, account, token string) error {
 	return a.do(ctx, call{
 		operation: "SetToken", method: http.MethodPut,
@@ -108,7 +106,7 @@ func (a *Admin) SetToken(ctx context.Context, account, token string) error {
 	})
 }
 
-// Statistics reads the counters.
+// Statistics returns the counters.
 func (a *Admin) Statistics(ctx context.Context) (*Statistics, error) {
 	var out Statistics
 	return result(&out, a.do(ctx, call{
@@ -117,7 +115,7 @@ func (a *Admin) Statistics(ctx context.Context) (*Statistics, error) {
 	}))
 }
 
-// Dump reads everything about all accounts' instances.
+// Dump returns everything about the instances of all accounts.
 func (a *Admin) Dump(ctx context.Context) (*Dump, error) {
 	var out Dump
 	return result(&out, a.do(ctx, call{
@@ -141,7 +139,7 @@ type Token struct {
 	Token string `json:"token"`
 }
 
-// do sends a call below the operator's root.
+// do sends a call below the root path of the admin API.
 func (a *Admin) do(ctx context.Context, call call) error {
 	return a.t.do(ctx, "admin/v1", call)
 }

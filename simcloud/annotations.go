@@ -1,23 +1,18 @@
 package simcloud
 
-// Annotations on a Pod direct how a simulated machine plays it. Values are
-// durations such as "30s".
+// Annotations of a Pod that control how a simulated machine runs it. Values are durations such as "30s".
 const (
-	// AnnotationReadyAfter delays readiness after the containers started;
-	// "never" for always. Default: ready at once.
+	// AnnotationReadyAfter delays readiness after the containers have started. With "never", the pod never becomes ready.
+	// Default: ready at once.
 	AnnotationReadyAfter = "simcloud/ready-after"
-	// AnnotationStopAfter is how long termination takes. A pod that takes
-	// longer than its grace period, as with "never", is killed and fails.
-	// Default: HostSettings.PodStopTime.
+	// AnnotationStopAfter is how long termination takes. A pod that takes longer than its grace period, as with "never",
+	// is killed and fails. Default: HostSettings.PodStopTime.
 	AnnotationStopAfter = "simcloud/stop-after"
-	// AnnotationCrashAfter makes the containers exit with status 1 that long
-	// after each start.
+	// AnnotationCrashAfter makes the containers exit with status 1 after this time, at each start.
 	AnnotationCrashAfter = "simcloud/crash-after"
-	// AnnotationCompleteAfter makes the containers exit with status 0 that long
-	// after each start.
+	// AnnotationCompleteAfter makes the containers exit with status 0 after this time, at each start.
 	AnnotationCompleteAfter = "simcloud/complete-after"
 )
 
-// AnnotationUpdateFails on a Node has the agent of its machine fail to update
-// the kubelet; the value says why.
+// AnnotationUpdateFails on a Node makes the agent of its machine fail to update the kubelet. The value is the reason.
 const AnnotationUpdateFails = "simcloud/update-fails"

@@ -8,12 +8,11 @@ import (
 	"strconv"
 )
 
-// Client is a customer of the cloud. It is safe for concurrent use. Every call
-// returns an *Error when the cloud refused and a *ConnectionError when no
-// usable answer came back.
+// Client is the API of customers. It is safe for concurrent use. Every call returns an *Error if the cloud returned an
+// error, and a *ConnectionError if there was no usable answer.
 type Client struct{ t *transport }
 
-// New makes a client. It does not connect.
+// New returns a client. It does not connect.
 func New(cfg Config) (*Client, error) {
 	t, err := newTransport(cfg)
 	if err != nil {
@@ -22,7 +21,7 @@ func New(cfg Config) (*Client, error) {
 	return &Client{t: t}, nil
 }
 
-// CreateInstance asks for an instance and returns it at once, usually pending.
+// CreateInstance requests an instance and returns it at once, usually pending.
 func (c *Client) CreateInstance(ctx context.Context, req CreateInstanceRequest) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -31,8 +30,7 @@ func (c *Client) CreateInstance(ctx context.Context, req CreateInstanceRequest) 
 	}))
 }
 
-// GetInstance reads one instance. Terminated ones are readable for a while;
-// after that the code is CodeNotFound.
+// GetInstance returns an instance. Terminated instances are readable for a while. After that, the code is CodeNotFound.
 func (c *Client) GetInstance(ctx context.Context, id string) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -41,7 +39,7 @@ func (c *Client) GetInstance(ctx context.Context, id string) (*Instance, error) 
 	}))
 }
 
-// ListInstances reads one page.
+// ListInstances returns one page.
 func (c *Client) ListInstances(ctx context.Context, opts ListInstancesOptions) (*InstanceList, error) {
 	var out InstanceList
 	return result(&out, c.do(ctx, call{
@@ -50,8 +48,7 @@ func (c *Client) ListInstances(ctx context.Context, opts ListInstancesOptions) (
 	}))
 }
 
-// Instances goes through all pages, one call for each. It ends with the first
-// error.
+// Instances iterates over all pages, with one call for each. It ends with the first error.
 func (c *Client) Instances(ctx context.Context, opts ListInstancesOptions) iter.Seq2[*Instance, error] {
 	return func(yield func(*Instance, error) bool) {
 		for {
@@ -72,9 +69,8 @@ func (c *Client) Instances(ctx context.Context, opts ListInstancesOptions) iter.
 	}
 }
 
-// DeleteInstance asks for an instance to be deleted and returns it, usually
-// shutting down. Deleting again is a success for as long as the instance is
-// readable, CodeNotFound after that.
+// DeleteInstance requests the deletion of an instance and returns it, usually shutting down. A repeated call succeeds
+// as long as the instance is readable. After that, the code is CodeNotFound.
 func (c *Client) DeleteInstance(ctx context.Context, id string) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -83,8 +79,8 @@ func (c *Client) DeleteInstance(ctx context.Context, id string) (*Instance, erro
 	}))
 }
 
-// UpdateInstance changes type, image or kubelet version in place. An instance
-// that is not running or stopped gives CodeConflict.
+// UpdateInstance changes type, image or kubelet version in place. If the instance is not running or stopped, the code
+// is CodeConflict.
 func (c *Client) UpdateInstance(ctx context.Context, id string, req UpdateInstanceRequest) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -93,8 +89,8 @@ func (c *Client) UpdateInstance(ctx context.Context, id string, req UpdateInstan
 	}))
 }
 
-// UpdateTags merges and removes tags. A terminated instance gives
-// CodeConflict, and so does one that does not meet the request's condition.
+// UpdateTags merges and removes tags. If the instance is terminated or does not meet the condition of the request, the
+// code is CodeConflict.
 func (c *Client) UpdateTags(ctx context.Context, id string, req UpdateTagsRequest) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -103,7 +99,7 @@ func (c *Client) UpdateTags(ctx context.Context, id string, req UpdateTagsReques
 	}))
 }
 
-// ListAddresses reads one page of the account's addresses. Of the options, Name and States are not used.
+// ListAddresses returns one page of the account's addresses. The options Name and States are ignored.
 func (c *Client) ListAddresses(ctx context.Context, opts ListInstancesOptions) (*AddressList, error) {
 	opts.Name, opts.States = "", nil
 	var out AddressList
@@ -113,8 +109,8 @@ func (c *Client) ListAddresses(ctx context.Context, opts ListInstancesOptions) (
 	}))
 }
 
-// DeleteAddress gives up an address that outlived its instance. One in use gives CodeConflict, one that is not there
-// CodeNotFound.
+// DeleteAddress deletes the address of a terminated instance. If the address is in use, the code is CodeConflict. If it
+// does not exist, the code is CodeNotFound.
 func (c *Client) DeleteAddress(ctx context.Context, id string) error {
 	return c.do(ctx, call{
 		operation: OperationDeleteAddress, method: http.MethodDelete,
@@ -122,8 +118,7 @@ func (c *Client) DeleteAddress(ctx context.Context, id string) error {
 	})
 }
 
-// ConsoleOutput reads what the machine wrote on its serial console: the end of
-// it, if it wrote much.
+// ConsoleOutput returns what the machine wrote to its serial console, or the end of it if that is long.
 func (c *Client) ConsoleOutput(ctx context.Context, id string) (string, error) {
 	var out Console
 	err := c.do(ctx, call{
@@ -133,7 +128,7 @@ func (c *Client) ConsoleOutput(ctx context.Context, id string) (string, error) {
 	return out.Output, err
 }
 
-// ListRegions reads the regions open to the account.
+// ListRegions returns the regions that the account may use.
 func (c *Client) ListRegions(ctx context.Context) ([]Region, error) {
 	var out RegionList
 	err := c.do(ctx, call{
@@ -143,7 +138,7 @@ func (c *Client) ListRegions(ctx context.Context) ([]Region, error) {
 	return out.Regions, err
 }
 
-// ListInstanceTypes reads the sizes of instance there are.
+// ListInstanceTypes returns the instance types.
 func (c *Client) ListInstanceTypes(ctx context.Context) ([]InstanceType, error) {
 	var out InstanceTypeList
 	err := c.do(ctx, call{
@@ -153,7 +148,7 @@ func (c *Client) ListInstanceTypes(ctx context.Context) ([]InstanceType, error) 
 	return out.InstanceTypes, err
 }
 
-// ListImages reads the images there are.
+// ListImages returns the images.
 func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 	var out ImageList
 	err := c.do(ctx, call{
@@ -163,7 +158,7 @@ func (c *Client) ListImages(ctx context.Context) ([]Image, error) {
 	return out.Images, err
 }
 
-// Operations as they appear in faults, statistics and connection errors.
+// Names of operations in faults, statistics and connection errors.
 const (
 	OperationCreateInstance    = "CreateInstance"
 	OperationGetInstance       = "GetInstance"
@@ -179,16 +174,16 @@ const (
 	OperationListImages        = "ListImages"
 )
 
-// ChangesOnly is all operations that change something, in the place of one in a fault rule.
+// ChangesOnly stands for all operations that change something, in FaultRule.Operation.
 const ChangesOnly = "changes"
 
-// Changes are the operations that change something.
+// Changes returns the operations that change something.
 func Changes() []string {
 	return []string{OperationCreateInstance, OperationDeleteInstance, OperationUpdateInstance, OperationUpdateTags,
 		OperationDeleteAddress}
 }
 
-// Operations are the calls that faults can hit and statistics count.
+// Operations returns the operations to which faults apply and that statistics count.
 func Operations() []string {
 	return []string{
 		OperationCreateInstance, OperationGetInstance, OperationListInstances, OperationDeleteInstance,
@@ -217,8 +212,7 @@ type ImageList struct {
 	Images []Image `json:"images"`
 }
 
-// query writes the options as the URL's parameters. A tag is "key=value", or
-// "key" alone where any value will do.
+// query returns the options as URL parameters. A tag is "key=value", or "key" for any value.
 func (o ListInstancesOptions) query() url.Values {
 	q := url.Values{}
 	for key, value := range o.Tags {
@@ -243,12 +237,12 @@ func (o ListInstancesOptions) query() url.Values {
 	return q
 }
 
-// do sends a call below the customers' root.
+// do sends a call below the root path of the customer API.
 func (c *Client) do(ctx context.Context, call call) error {
 	return c.t.do(ctx, "v1", call)
 }
 
-// result keeps a caller from using an answer that did not come.
+// result returns nil instead of out if the call failed.
 func result[T any](out *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err

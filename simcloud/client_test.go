@@ -25,7 +25,7 @@ func clientOf(t *testing.T, handler http.HandlerFunc) *simcloud.Client {
 	return client
 }
 
-func TestAnswersBecomeTypedErrors(t *testing.T) {
+func TestErrorsOfAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		status     int
 		body       string
@@ -33,15 +33,15 @@ func TestAnswersBecomeTypedErrors(t *testing.T) {
 		code       simcloud.ErrorCode
 		wait       time.Duration
 	}{
-		"the cloud's own": {429, `{"code":"Throttled","message":"slow down","retryAfter":"250ms"}`, "1",
+		"answer of the cloud": {429, `{"code":"Throttled","message":"slow down","retryAfter":"250ms"}`, "1",
 			simcloud.CodeThrottled, 250 * time.Millisecond},
 		"header only": {429, `{"code":"Throttled","message":"slow down"}`, "7", simcloud.CodeThrottled,
 			7 * time.Second},
-		"code decides, not status": {503, `{"code":"InsufficientCapacity","message":"full"}`, "",
+		"code takes precedence over status": {503, `{"code":"InsufficientCapacity","message":"full"}`, "",
 			simcloud.CodeInsufficientCapacity, 0},
-		"proxy's page":                  {502, `<html>bad gateway</html>`, "", simcloud.CodeUnavailable, 0},
-		"another server's 404":          {404, `404 page not found`, "", simcloud.CodeInternalError, 0},
-		"the cloud's 404":               {404, `{"code":"NotFound","message":"gone"}`, "", simcloud.CodeNotFound, 0},
+		"page of a proxy":               {502, `<html>bad gateway</html>`, "", simcloud.CodeUnavailable, 0},
+		"404 of another server":         {404, `404 page not found`, "", simcloud.CodeInternalError, 0},
+		"404 of the cloud":              {404, `{"code":"NotFound","message":"gone"}`, "", simcloud.CodeNotFound, 0},
 		"unknown code":                  {403, `{"code":"Weird"}`, "", simcloud.CodeForbidden, 0},
 		"empty body":                    {401, ``, "", simcloud.CodeUnauthorized, 0},
 		"overflowing Retry-After":       {429, ``, "9223372036854775807", simcloud.CodeThrottled, 0},
@@ -64,24 +64,24 @@ func TestAnswersBecomeTypedErrors(t *testing.T) {
 			_, err := client.GetInstance(t.Context(), "i-1")
 			e, ok := errors.AsType[*simcloud.Error](err)
 			if !ok || e.Code != test.code || e.RetryAfter != test.wait {
-				t.Fatalf("got %#v, want %s after %s", err, test.code, test.wait)
+				t.Fatalf("got %#v, expected %s after %s", err, test.code, test.wait)
 			}
 			if strings.Contains(err.Error(), "html") || strings.Contains(err.Error(), "teapot") {
-				t.Errorf("the error echoes the body of another server: %v", err)
+				t.Errorf("the error contains the body of another server: %v", err)
 			}
 		})
 	}
 }
 
-func TestNoUsableAnswerIsAConnectionError(t *testing.T) {
+func TestUnusableAnswerIsConnectionError(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"dropped":  func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"not JSON": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") },
-		"cut short": func(w http.ResponseWriter, _ *http.Request) {
+		"cut off": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			io.WriteString(w, "{")
 		},
-		"without end": func(w http.ResponseWriter, r *http.Request) {
+		"endless": func(w http.ResponseWriter, r *http.Request) {
 			block := []byte(strings.Repeat(" ", 1<<20))
 			for r.Context().Err() == nil {
 				if _, err := w.Write(block); err != nil {
@@ -120,7 +120,7 @@ func TestNoUsableAnswerIsAConnectionError(t *testing.T) {
 	})
 }
 
-func TestAnIDCannotReachAnotherEndpoint(t *testing.T) {
+func TestIDCannotReachAnotherEndpoint(t *testing.T) {
 	var path string
 	client := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
 		path = r.URL.EscapedPath()
@@ -137,15 +137,15 @@ func TestAnIDCannotReachAnotherEndpoint(t *testing.T) {
 		path = ""
 		_, err := client.GetInstance(t.Context(), id)
 		if path != want {
-			t.Errorf("id %q reached %q, want %q", id, path, want)
+			t.Errorf("ID %q reached %q, expected %q", id, path, want)
 		}
 		if want == "" && simcloud.CodeOf(err) != simcloud.CodeInvalidParameter {
-			t.Errorf("id %q: %v", id, err)
+			t.Errorf("ID %q: %v", id, err)
 		}
 	}
 }
 
-func TestBadConfigIsRefused(t *testing.T) {
+func TestInvalidConfigIsRefused(t *testing.T) {
 	for name, cfg := range map[string]simcloud.Config{
 		"no endpoint":      {Token: "t"},
 		"no token":         {Endpoint: "http://127.0.0.1"},

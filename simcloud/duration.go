@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration written in JSON and YAML as Go writes it: "1m30s".
+// Duration is a time.Duration that JSON and YAML spell as Go does: "1m30s".
 type Duration time.Duration
 
-// MarshalJSON writes the duration as a string.
+// MarshalJSON encodes the duration as a string.
 func (d Duration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(d).String())
 }
 
-// UnmarshalJSON reads a string that time.ParseDuration accepts.
+// UnmarshalJSON decodes a string that time.ParseDuration accepts.
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {
-		return fmt.Errorf("duration must be a string such as \"30s\": %w", err)
+		return fmt.Errorf("a duration must be a string such as \"30s\": %w", err)
 	}
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
@@ -28,5 +28,5 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// String formats the duration as time.Duration does.
+// String returns the duration in the format of time.Duration.
 func (d Duration) String() string { return time.Duration(d).String() }

@@ -7,36 +7,34 @@ import (
 	"time"
 )
 
-// ErrorCode says in one word what went wrong.
+// ErrorCode identifies the kind of an error.
 type ErrorCode string
 
 const (
-	// CodeInvalidParameter: the request cannot succeed as it is.
+	// CodeInvalidParameter: the request cannot succeed without a change.
 	CodeInvalidParameter ErrorCode = "InvalidParameter"
 	// CodeUnauthorized: the token is missing or wrong.
 	CodeUnauthorized ErrorCode = "Unauthorized"
-	// CodeForbidden: the account may not do this.
+	// CodeForbidden: the account does not have permission.
 	CodeForbidden ErrorCode = "Forbidden"
-	// CodeNotFound: there is no such thing, or it belongs to another account.
-	// A path that is not part of the API is CodeInvalidParameter instead.
+	// CodeNotFound: the object does not exist, or belongs to another account. For a path that is not part of the API, the
+	// code is CodeInvalidParameter.
 	CodeNotFound ErrorCode = "NotFound"
-	// CodeConflict: the instance is in a state that does not allow this.
+	// CodeConflict: the state of the instance does not allow the call.
 	CodeConflict ErrorCode = "Conflict"
-	// CodeIdempotentParameterMismatch: the client token was used with other
-	// parameters.
+	// CodeIdempotentParameterMismatch: the client token was used with other parameters.
 	CodeIdempotentParameterMismatch ErrorCode = "IdempotentParameterMismatch"
-	// CodeUnsupportedOperation: this change needs another instance.
+	// CodeUnsupportedOperation: the change needs another instance.
 	CodeUnsupportedOperation ErrorCode = "UnsupportedOperation"
-	// CodeQuotaExceeded: the account has as much as it may have.
+	// CodeQuotaExceeded: the quota of the account is used up.
 	CodeQuotaExceeded ErrorCode = "QuotaExceeded"
-	// CodeInsufficientCapacity: the cloud itself has run out.
+	// CodeInsufficientCapacity: the cloud has no capacity left.
 	CodeInsufficientCapacity ErrorCode = "InsufficientCapacity"
-	// CodeThrottled: too many calls; Error.RetryAfter says how long to wait.
+	// CodeThrottled: there were too many calls. Error.RetryAfter is how long to wait.
 	CodeThrottled ErrorCode = "Throttled"
-	// CodeInternalError: the cloud failed; whether the call took effect is
-	// unknown.
+	// CodeInternalError: the cloud failed. The call may or may not have taken effect.
 	CodeInternalError ErrorCode = "InternalError"
-	// CodeUnavailable: the cloud does not serve at the moment.
+	// CodeUnavailable: the cloud cannot serve calls at the moment.
 	CodeUnavailable ErrorCode = "Unavailable"
 )
 
@@ -55,13 +53,11 @@ var statusOfCode = map[ErrorCode]int{
 	CodeUnavailable:                 http.StatusServiceUnavailable,
 }
 
-// HTTPStatus is the status that an answer with this code has, and 0 for a code
-// that does not exist.
+// HTTPStatus returns the HTTP status of an answer with this code, or 0 if the code does not exist.
 func (c ErrorCode) HTTPStatus() int { return statusOfCode[c] }
 
-// codeOfStatus guesses the code of an answer without a readable body, such as
-// that of a proxy. It never guesses CodeNotFound: whoever answers 404 without
-// being the cloud does not know whether an instance is gone.
+// codeOfStatus returns a code for an answer without a readable body, such as that of a proxy. It never returns
+// CodeNotFound: only the cloud itself knows that an instance does not exist.
 func codeOfStatus(status int) ErrorCode {
 	switch status {
 	case http.StatusUnauthorized:
@@ -83,36 +79,34 @@ func codeOfStatus(status int) ErrorCode {
 	return CodeInternalError
 }
 
-// Error is an answer of the cloud that is not a success.
+// Error is an error that the cloud returned.
 type Error struct {
 	Code    ErrorCode
 	Message string
-	// RetryAfter is how long the cloud asks to wait before the next call. 0:
-	// it does not say.
+	// RetryAfter is how long the cloud asks to wait before the next call, or 0.
 	RetryAfter time.Duration
 }
 
-// ErrorBody is the JSON of an Error. For clients other than this one the
-// Retry-After header says the same in whole seconds, rounded up.
+// ErrorBody is the JSON form of an Error. The header Retry-After contains the same time in whole seconds, rounded up,
+// for other clients.
 type ErrorBody struct {
 	Code       ErrorCode `json:"code"`
 	Message    string    `json:"message"`
 	RetryAfter Duration  `json:"retryAfter,omitempty"`
 }
 
-// Error gives code and message.
+// Error returns code and message.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-// ConnectionError means that no usable answer came back: whether the call took
-// effect is unknown. It unwraps to the cause, so that errors.Is finds
-// context.DeadlineExceeded or syscall.ECONNREFUSED.
+// ConnectionError means that there was no usable answer. The call may or may not have taken effect. It unwraps to the
+// cause, so errors.Is finds for example context.DeadlineExceeded or syscall.ECONNREFUSED.
 type ConnectionError struct {
-	// Operation is the call that was attempted, such as "CreateInstance".
+	// Operation is the call, such as "CreateInstance".
 	Operation string
 	Err       error
 }
 
-// Error names the operation and the cause.
+// Error returns operation and cause.
 func (e *ConnectionError) Error() string {
 	return fmt.Sprintf("no answer from the cloud to %s: %v", e.Operation, e.Err)
 }
@@ -120,8 +114,7 @@ func (e *ConnectionError) Error() string {
 // Unwrap returns the cause.
 func (e *ConnectionError) Unwrap() error { return e.Err }
 
-// CodeOf returns the code of the *Error in err's chain, and "" where there is
-// none.
+// CodeOf returns the code of the *Error in err's chain, or "".
 func CodeOf(err error) ErrorCode {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code

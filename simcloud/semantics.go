@@ -2,43 +2,43 @@ package simcloud
 
 import "time"
 
-// Semantics are ways of real clouds that a driver has to live with: what is reported differs from what was done. All
-// are off by default, go together, and hold for what is written and asked from the moment they are set. Answers lost,
-// throttling and actions done after their error are fault rules instead: they befall single calls.
+// Semantics are peculiarities of real clouds that a driver must cope with: what the cloud reports differs from what
+// happened. All are off by default and can be combined. A change applies to writes and reads from then on. Lost
+// answers, throttling, and actions that are carried out after an error are fault rules instead, because they affect
+// single calls.
 type Semantics struct {
-	// GetLag is how far GetInstance is behind the writes, ListLag how far ListInstances and ListAddresses are. Where
-	// Settings.ReadLag is more, that counts. Default: 0s.
+	// GetLag is how far GetInstance lags behind the writes, and ListLag how far ListInstances and ListAddresses do. If
+	// Settings.ReadLag is longer, it applies. Default: 0s.
 	GetLag  Duration `json:"getLag"`
 	ListLag Duration `json:"listLag"`
-	// TagLag is how far the tags in what GetInstance and ListInstances tell are behind the writes. Default: 0s.
+	// TagLag is how far the tags that GetInstance and ListInstances return lag behind the writes. Default: 0s.
 	TagLag Duration `json:"tagLag"`
-	// ListOmits leaves the first instance out of every so many-th page of ListInstances. Default: 0, none.
+	// ListOmits is n: every n-th page of ListInstances omits its first instance. Default: 0, none.
 	ListOmits int `json:"listOmits"`
-	// ListRepeats lets each page of ListInstances come in reverse order, with one of its instances twice. Default: false.
+	// ListRepeats returns each page of ListInstances in reverse order, with one of its instances twice. Default: false.
 	ListRepeats bool `json:"listRepeats"`
-	// StateReturns is for how long after an instance changed its state every other check it, by GetInstance or
-	// ListInstances, finds the state before. Default: 0s.
+	// StateReturns is for how long after a change of an instance's state every other read by GetInstance or ListInstances
+	// returns the previous state. Default: 0s.
 	StateReturns Duration `json:"stateReturns"`
-	// OtherCase spells ID, ProviderID, Region and Zone with capital letters in every other answer. Default: false.
+	// OtherCase spells ID, ProviderID, Region and Zone in capital letters in every other answer. Default: false.
 	OtherCase bool `json:"otherCase"`
-	// KeepAddresses leaves the address of a terminated instance to its owner, until DeleteAddress. Default: false.
+	// KeepAddresses keeps the address of a terminated instance until DeleteAddress. Default: false.
 	KeepAddresses bool `json:"keepAddresses"`
-	// AddressHold is for how long after its instance was terminated a kept address cannot be deleted: DeleteAddress
-	// answers CodeConflict. Default: 0s.
+	// AddressHold is for how long after the termination of its instance a kept address cannot be deleted. Until then,
+	// DeleteAddress returns CodeConflict. Default: 0s.
 	AddressHold Duration `json:"addressHold"`
-	// FiltersIgnored lets ListInstances and ListAddresses return what has other tags and names than were asked for.
-	// Default: false.
+	// FiltersIgnored makes ListInstances and ListAddresses ignore the tags and the name in the options. Default: false.
 	FiltersIgnored bool `json:"filtersIgnored"`
-	// QuotaLag is how long a terminated instance still counts against quota and capacity. Default: 0s.
+	// QuotaLag is for how long a terminated instance still counts against quota and capacity. Default: 0s.
 	QuotaLag Duration `json:"quotaLag"`
-	// AnswerPadding is how many bytes of white space come before each answer to a customer. Default: 0.
+	// AnswerPadding is the number of bytes of white space before each answer to a customer. Default: 0.
 	AnswerPadding int `json:"answerPadding"`
-	// ClockOffset is how far the times that customers are reported are ahead of the clock, or behind it where negative.
-	// Default: 0s.
+	// ClockOffset is how far the times in answers to customers are ahead of the clock, or behind it if negative. Default:
+	// 0s.
 	ClockOffset Duration `json:"clockOffset"`
 }
 
-// SemanticsPatch changes the semantics that it names.
+// SemanticsPatch changes the semantics that are not nil.
 type SemanticsPatch struct {
 	GetLag         *Duration `json:"getLag,omitempty"`
 	ListLag        *Duration `json:"listLag,omitempty"`
@@ -55,23 +55,23 @@ type SemanticsPatch struct {
 	ClockOffset    *Duration `json:"clockOffset,omitempty"`
 }
 
-// Address is what an instance is reached by. It belongs to its instance, and where Semantics.KeepAddresses was set when
-// that was terminated, it stays until it is deleted.
+// Address is the address of an instance. If Semantics.KeepAddresses was set when the instance was terminated, the
+// address stays until it is deleted.
 type Address struct {
-	// ID is "a-" and what follows "i-" in the instance's ID.
+	// ID is "a-" and the part of the instance's ID after "i-".
 	ID         string `json:"id"`
 	IP         string `json:"ip"`
 	InstanceID string `json:"instanceID"`
 	Region     string `json:"region"`
 	Zone       string `json:"zone"`
-	// InUse is true while the instance is not terminated.
+	// InUse is whether the instance is not terminated.
 	InUse bool `json:"inUse"`
-	// Tags are those of the instance.
+	// Tags are the tags of the instance.
 	Tags       map[string]string `json:"tags,omitempty"`
 	LaunchTime time.Time         `json:"launchTime"`
 }
 
-// AddressList is one page, in order of creation.
+// AddressList is one page, in the order of creation.
 type AddressList struct {
 	Addresses []Address `json:"addresses"`
 	// NextToken is empty on the last page.

@@ -13,23 +13,21 @@ import (
 	"time"
 )
 
-// maxResponseBytes bounds an answer: a full page of instances with full tags
-// is about 20 MiB.
+// maxResponseBytes limits an answer. A full page of instances with full tags has about 20 MiB.
 const maxResponseBytes = 32 << 20
 
-// Config says how to reach a simulated cloud.
+// Config configures a Client or an Admin.
 type Config struct {
 	// Endpoint is the base URL, such as "http://127.0.0.1:8080".
 	Endpoint string
 	// Token is the account's token for a Client, the admin token for an Admin.
 	Token string
-	// HTTPClient is used with redirects switched off. Default: a client of its
-	// own with many idle connections and no timeout but the context's.
+	// HTTPClient is used without following redirects. Default: a separate client with many idle connections and no timeout
+	// except the context's.
 	HTTPClient *http.Client
 }
 
-// transport sends calls and understands answers; it is what Client and Admin
-// have in common.
+// transport sends calls and decodes answers, for Client and Admin.
 type transport struct {
 	base  *url.URL
 	token string
@@ -42,35 +40,33 @@ func newTransport(cfg Config) (*transport, error) {
 		return nil, fmt.Errorf("parse cloud endpoint %q: %w", cfg.Endpoint, err)
 	}
 	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.User != nil {
-		return nil, fmt.Errorf("cloud endpoint %q must be http(s)://host[:port] without user", cfg.Endpoint)
+		return nil, fmt.Errorf("cloud endpoint %q must have the form http(s)://host[:port] without a user", cfg.Endpoint)
 	}
 	if cfg.Token == "" {
-		return nil, errors.New("cloud token must not be empty")
+		return nil, errors.New("the token for the cloud must not be empty")
 	}
 	t := &transport{base: base, token: cfg.Token}
 	if cfg.HTTPClient != nil {
 		t.http = *cfg.HTTPClient
 	} else {
-		// The cloud is on loopback: no proxy, and as many connections as there
-		// are calls at a time.
+		// The cloud is on loopback, so there is no proxy, and there are as many connections as concurrent calls.
 		t.http.Transport = &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}
 	}
 	t.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return t, nil
 }
 
-// call is one request and where its answer goes.
+// call is a request and the destination of its answer.
 type call struct {
 	operation string
 	method    string
 	path      []string // elements below the root, not escaped
 	query     url.Values
-	body      any // nil: none
-	result    any // nil: the answer's body does not matter
+	body      any // nil if there is none
+	result    any // nil if the body of the answer does not matter
 }
 
-// url of the call. Ids come from the caller's caller, and must not lead to
-// another endpoint.
+// url returns the URL of the call. IDs may come from anywhere, and must not lead to another endpoint.
 func (t *transport) url(root string, c call) (string, error) {
 	elements := []string{root}
 	for _, element := range c.path {
@@ -89,7 +85,7 @@ func (t *transport) do(ctx context.Context, root string, c call) error {
 	if c.body != nil {
 		data, err := json.Marshal(c.body)
 		if err != nil {
-			return fmt.Errorf("encode request of %s: %w", c.operation, err)
+			return fmt.Errorf("encode the request of %s: %w", c.operation, err)
 		}
 		body = bytes.NewReader(data)
 	}
@@ -99,7 +95,7 @@ func (t *transport) do(ctx context.Context, root string, c call) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, c.method, target, body)
 	if err != nil {
-		return fmt.Errorf("build request of %s: %w", c.operation, err)
+		return fmt.Errorf("build the request of %s: %w", c.operation, err)
 	}
 	req.Header.Set("Authorization", "Bearer "+t.token)
 	req.Header.Set("Accept", "application/json")
@@ -109,7 +105,7 @@ func (t *transport) do(ctx context.Context, root string, c call) error {
 
 	resp, err := t.http.Do(req)
 	if err != nil {
-		// The URL that *url.Error adds says less than the operation does.
+		// The operation is more helpful than the URL that *url.Error adds.
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
@@ -118,7 +114,7 @@ func (t *transport) do(ctx context.Context, root string, c call) error {
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes+1))
 	if err == nil && len(data) > maxResponseBytes {
-		err = fmt.Errorf("answer is longer than %d bytes", maxResponseBytes)
+		err = fmt.Errorf("the answer is longer than %d bytes", maxResponseBytes)
 	}
 	if err != nil {
 		return &ConnectionError{Operation: c.operation, Err: err}
@@ -130,24 +126,24 @@ func (t *transport) do(ctx context.Context, root string, c call) error {
 		return nil
 	}
 	if err := json.Unmarshal(data, c.result); err != nil {
-		return &ConnectionError{Operation: c.operation, Err: fmt.Errorf("decode answer: %w", err)}
+		return &ConnectionError{Operation: c.operation, Err: fmt.Errorf("decode the answer: %w", err)}
 	}
 	return nil
 }
 
-// errorOf reads the error that an answer carries. A body that is not the
-// cloud's is not echoed: it may be anything.
+// errorOf returns the error in an answer. A body that is not from the cloud is not included, because it may contain
+// anything.
 func errorOf(resp *http.Response, data []byte) *Error {
 	var body ErrorBody
 	if err := json.Unmarshal(data, &body); err != nil || body.Code.HTTPStatus() == 0 {
 		body = ErrorBody{
 			Code:    codeOfStatus(resp.StatusCode),
-			Message: fmt.Sprintf("unreadable answer with status %d", resp.StatusCode),
+			Message: fmt.Sprintf("the answer with status %d is not readable", resp.StatusCode),
 		}
 	}
 	e := &Error{Code: body.Code, Message: body.Message, RetryAfter: time.Duration(body.RetryAfter)}
 	if e.RetryAfter <= 0 {
-		// 31 bits: a hostile number must not overflow into the past.
+		// 31 bits, so that a large number does not overflow into the past
 		seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 31)
 		if err != nil {
 			seconds = 0

@@ -2,55 +2,51 @@ package simcloud
 
 import "time"
 
-// InstanceState is where an instance is in its life.
+// InstanceState is the state of an instance.
 type InstanceState string
 
 const (
-	// StatePending is an instance that was accepted and has not booted yet.
+	// StatePending: the instance was accepted and has not booted yet.
 	StatePending InstanceState = "pending"
-	// StateRunning is an instance that is switched on. Whether anything useful
-	// runs on it is another question: see HostStatus.
+	// StateRunning: the instance is switched on. HostStatus shows what runs on it.
 	StateRunning InstanceState = "running"
-	// StateRebooting is an instance restarting to take on an update.
+	// StateRebooting: the instance is restarting to apply an update.
 	StateRebooting InstanceState = "rebooting"
-	// StateStopped is an instance that is switched off. It still exists and
-	// counts against quota and capacity.
+	// StateStopped: the instance is switched off. It still exists and counts against quota and capacity.
 	StateStopped InstanceState = "stopped"
-	// StateFailed is an instance that was accepted and will never boot:
-	// StateReason says why. It counts against quota and capacity until it is
-	// deleted.
+	// StateFailed: the instance was accepted and will never boot. StateReason has the reason. The instance counts against
+	// quota and capacity until it is deleted.
 	StateFailed InstanceState = "failed"
-	// StateShuttingDown is an instance that was asked to be deleted.
+	// StateShuttingDown: the deletion of the instance was requested.
 	StateShuttingDown InstanceState = "shutting-down"
-	// StateTerminated is an instance that is gone. It stays readable for a
-	// while, releases quota and capacity, and never comes back.
+	// StateTerminated: the instance no longer exists. It stays readable for a while, no longer counts against quota and
+	// capacity, and never comes back.
 	StateTerminated InstanceState = "terminated"
 )
 
-// Limits of what a request may carry.
+// Limits of requests.
 const (
-	// MaxUserDataBytes bounds the user data, before base64.
+	// MaxUserDataBytes limits the user data before base64 encoding.
 	MaxUserDataBytes = 64 << 10
-	// MaxTags bounds the number of tags of one instance.
+	// MaxTags limits the number of tags of an instance.
 	MaxTags = 50
-	// MaxTagKeyLength and MaxTagValueLength bound a tag, in bytes. Keys are not
-	// empty and hold no "=".
+	// MaxTagKeyLength and MaxTagValueLength limit a tag, in bytes. A key is not empty and does not contain "=".
 	MaxTagKeyLength   = 128
 	MaxTagValueLength = 256
-	// MaxClientTokenLength bounds the idempotency token, in bytes.
+	// MaxClientTokenLength limits the client token, in bytes.
 	MaxClientTokenLength = 128
-	// MaxPageSize is the largest page a list returns; it is also the default.
+	// MaxPageSize is the default and maximum page size of a list.
 	MaxPageSize = 1000
 )
 
 // Instance is a virtual machine.
 type Instance struct {
-	// ID is "i-" and 17 hexadecimal digits, never used twice.
+	// ID is "i-" and 17 hexadecimal digits. It is never used again.
 	ID string `json:"id"`
 	// ProviderID is "sim://<region>/<zone>/<id>".
 	ProviderID string `json:"providerID"`
 	Name       string `json:"name,omitempty"`
-	// Hostname is what the machine calls itself, and so the name of its Node.
+	// Hostname is the host name of the machine, and so the name of its Node.
 	Hostname     string        `json:"hostname"`
 	Region       string        `json:"region"`
 	Zone         string        `json:"zone"`
@@ -58,29 +54,25 @@ type Instance struct {
 	Image        string        `json:"image"`
 	Architecture string        `json:"architecture"`
 	State        InstanceState `json:"state"`
-	// StateReason says why the instance is in its state, for people.
+	// StateReason is why the instance is in its state, for display.
 	StateReason string `json:"stateReason,omitempty"`
-	// StateCode says what CreateInstance would have answered, of a StateFailed
-	// instance.
+	// StateCode is the error code that CreateInstance would have returned, for an instance in StateFailed.
 	StateCode  ErrorCode         `json:"stateCode,omitempty"`
 	Tags       map[string]string `json:"tags,omitempty"`
 	PrivateIPs []string          `json:"privateIPs"`
 	Disks      []Disk            `json:"disks,omitempty"`
-	// KubeletVersion is the version last asked for by UpdateInstance. Empty:
-	// user data or image decide.
+	// KubeletVersion is the version last requested by UpdateInstance. If it is empty, the user data or the image determine
+	// the version.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 	ClientToken    string `json:"clientToken,omitempty"`
-	// UserDataSHA256 is the hexadecimal digest of the user data, which itself
-	// is never handed out.
+	// UserDataSHA256 is the hexadecimal digest of the user data. The API never returns the user data itself.
 	UserDataSHA256 string    `json:"userDataSHA256,omitempty"`
 	LaunchTime     time.Time `json:"launchTime"`
-	// ReclaimTime is when the cloud removes the instance, as a spot market does; nil where it does not.
+	// ReclaimTime is when the cloud will remove the instance, as a spot market does, or nil.
 	ReclaimTime *time.Time `json:"reclaimTime,omitempty"`
-	// TerminationTime is set once the instance is terminated.
+	// TerminationTime is set when the instance is terminated.
 	TerminationTime *time.Time `json:"terminationTime,omitempty"`
-	// Host tells what the machine itself is doing. It is never delayed by
-	// eventual consistency: it is a window for people, not a source for
-	// programs.
+	// Host is what the machine itself is doing. It has no read lag: it is for display, not for programs.
 	Host HostStatus `json:"host"`
 }
 
@@ -90,113 +82,109 @@ type Disk struct {
 	SizeGiB int    `json:"sizeGiB"`
 }
 
-// HostPhase is what the machine inside an instance is doing.
+// HostPhase is the phase of the machine inside an instance.
 type HostPhase string
 
 const (
-	// HostOff is a machine that is not switched on, or that went silent.
+	// HostOff: the machine is not switched on, or is silent.
 	HostOff HostPhase = "Off"
-	// HostIdle is a machine that runs, but will never join a cluster: it has
-	// no usable bootstrap data, or was reported not to.
+	// HostIdle: the machine runs but will never join a cluster. It has no usable bootstrap data, or a fault prevents it.
 	HostIdle HostPhase = "Idle"
-	// HostJoining is a machine on its way into the cluster; retrying counts.
+	// HostJoining: the machine is joining the cluster, or retrying to.
 	HostJoining HostPhase = "Joining"
-	// HostJoined is a machine that registered its Node.
+	// HostJoined: the machine has registered its Node.
 	HostJoined HostPhase = "Joined"
 )
 
-// HostStatus is what an operator would see on the machine's screen.
+// HostStatus is what the screen of the machine shows.
 type HostStatus struct {
 	Phase   HostPhase `json:"phase"`
 	Message string    `json:"message,omitempty"`
 }
 
-// CreateInstanceRequest asks for one instance. Region, Type and Image are
-// required.
+// CreateInstanceRequest requests one instance. Region, Type and Image are required.
 type CreateInstanceRequest struct {
-	// ClientToken makes the call idempotent: the same token with the same
-	// parameters gives the same instance whatever its state, with other
-	// parameters CodeIdempotentParameterMismatch. Tokens belong to an account
-	// and are remembered while the instance exists and Settings.TokenRetention
-	// after. Empty: every call makes an instance.
+	// ClientToken makes the call idempotent. The same token with the same parameters returns the same instance in any
+	// state. With other parameters, the error is CodeIdempotentParameterMismatch. Tokens belong to an account. They are
+	// remembered while the instance exists and for Settings.TokenRetention after that. If it is empty, every call creates
+	// an instance.
 	ClientToken string `json:"clientToken,omitempty"`
-	// Name is free text for people. Default: none.
+	// Name is a free text for display. Default: none.
 	Name string `json:"name,omitempty"`
-	// Hostname is a DNS subdomain. Default: Name where it is one, else made
-	// from the first address, like "ip-10-0-0-1".
+	// Hostname is a DNS subdomain. Default: Name if it is one, else a name derived from the first address, such as
+	// "ip-10-0-0-1".
 	Hostname string `json:"hostname,omitempty"`
 	Region   string `json:"region"`
-	// Zone is one of the region's. Default: the first.
+	// Zone is a zone of the region. Default: the first zone.
 	Zone  string `json:"zone,omitempty"`
 	Type  string `json:"type"`
 	Image string `json:"image"`
-	// UserData is opaque to the cloud and base64 in JSON.
+	// UserData is opaque to the cloud. In JSON, it is encoded in base64.
 	UserData []byte            `json:"userData,omitempty"`
 	Tags     map[string]string `json:"tags,omitempty"`
 	Disks    []Disk            `json:"disks,omitempty"`
 }
 
-// UpdateInstanceRequest changes an instance in place. Empty fields stay as
-// they are. Each change goes by the in-place mode of what is changed: live
-// takes effect at once, restart passes through StateRebooting, unsupported is
-// refused with CodeUnsupportedOperation and changes nothing.
+// UpdateInstanceRequest changes an instance in place. Empty fields stay as they are. The in-place mode of what is
+// changed applies: live changes take effect at once, restart goes through StateRebooting, and unsupported is refused
+// with CodeUnsupportedOperation without any change.
 type UpdateInstanceRequest struct {
 	Type           string `json:"type,omitempty"`
 	Image          string `json:"image,omitempty"`
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 }
 
-// UpdateTagsRequest merges Set into the tags and then removes Remove. Removing
-// a tag that is not there is not an error; naming a key in both is.
+// UpdateTagsRequest merges Set into the tags and then removes the keys in Remove. Removing a missing tag is not an
+// error, but a key in both Set and Remove is.
 type UpdateTagsRequest struct {
 	Set    map[string]string `json:"set,omitempty"`
 	Remove []string          `json:"remove,omitempty"`
-	// If guards the change: where a tag of it is missing or has another value,
-	// nothing changes and the answer is CodeConflict. Default: no condition.
+	// If is a condition: if one of its tags is missing or has another value, nothing changes and the error is
+	// CodeConflict. Default: no condition.
 	If map[string]string `json:"if,omitempty"`
 }
 
-// ListInstancesOptions narrows a list. All conditions given must hold.
+// ListInstancesOptions selects instances. All conditions must be met.
 type ListInstancesOptions struct {
-	// Tags must all be present with these values.
+	// Tags must all exist with these values.
 	Tags map[string]string
-	// HasTags must all be present with any value.
+	// HasTags must all exist with any value.
 	HasTags []string
-	// Name, Region and Zone must be equal where not empty.
+	// Name, Region and Zone must be equal unless they are empty.
 	Name   string
 	Region string
 	Zone   string
-	// States admits these only. Default: all, terminated ones included.
+	// States are the states to select. Default: all, including StateTerminated.
 	States []InstanceState
 	// Limit is the page size. Default and maximum: MaxPageSize.
 	Limit int
-	// NextToken continues a list; the other options must be the same.
+	// NextToken continues a list. The other options must be the same.
 	NextToken string
 }
 
-// InstanceList is one page, in order of creation. Instances created or
-// deleted between two pages neither hide nor repeat others.
+// InstanceList is one page, in the order of creation. Instances that are created or deleted between two pages neither
+// hide nor repeat others.
 type InstanceList struct {
 	Instances []Instance `json:"instances"`
 	// NextToken is empty on the last page.
 	NextToken string `json:"nextToken,omitempty"`
 }
 
-// Region is a place where instances can be made.
+// Region is a place where instances can be created.
 type Region struct {
 	Name  string   `json:"name"`
 	Zones []string `json:"zones"`
 }
 
-// InPlaceMode says whether a property of a running instance can be changed.
+// InPlaceMode is how a property of an existing instance can be changed.
 type InPlaceMode string
 
 const (
-	// InPlaceLive changes without disturbing the machine.
+	// InPlaceLive: the change does not disturb the machine.
 	InPlaceLive InPlaceMode = "live"
-	// InPlaceRestart changes by restarting the machine.
+	// InPlaceRestart: the change restarts the machine.
 	InPlaceRestart InPlaceMode = "restart"
-	// InPlaceUnsupported needs another instance.
+	// InPlaceUnsupported: the change needs another instance.
 	InPlaceUnsupported InPlaceMode = "unsupported"
 )
 
@@ -209,23 +197,22 @@ type InstanceType struct {
 	// EphemeralStorageGiB is the size of the system disk.
 	EphemeralStorageGiB int64 `json:"ephemeralStorageGiB"`
 	GPUs                int   `json:"gpus,omitempty"`
-	// InPlace is how an instance changes from or to this type; of the two
-	// types the stricter mode holds. Default: unsupported.
+	// InPlace is how an instance changes from or to this type. The stricter mode of the two types applies. Default:
+	// unsupported.
 	InPlace InPlaceMode `json:"inPlace,omitempty"`
-	// BootTime replaces Settings.BootTime for this type where set.
+	// BootTime overrides Settings.BootTime for this type.
 	BootTime *Duration `json:"bootTime,omitempty"`
 }
 
-// Image is what an instance boots from.
+// Image is what an instance boots.
 type Image struct {
 	Name string `json:"name"`
-	// OSImage is what the Node reports. Default: Name.
+	// OSImage is the OS image in the status of the Node. Default: Name.
 	OSImage string `json:"osImage,omitempty"`
-	// KubeletVersion is the version where user data names none.
+	// KubeletVersion is the version of the kubelet if the user data contains none.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 	// InPlace is how an instance changes to this image. Default: unsupported.
 	InPlace InPlaceMode `json:"inPlace,omitempty"`
-	// NodeAgent says that the image has an agent which changes the kubelet
-	// when its Node asks for it, without the cloud.
+	// NodeAgent is whether the image has an agent that changes the kubelet when its Node requests it, without the cloud.
 	NodeAgent bool `json:"nodeAgent,omitempty"`
 }

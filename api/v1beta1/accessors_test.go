@@ -61,7 +61,7 @@ func TestReplacing(t *testing.T) {
 		}
 	}
 	if new(Machine).Replacing() {
-		t.Error("a new machine is being replaced")
+		t.Error("Replacing is true for a new machine")
 	}
 }
 
@@ -74,7 +74,7 @@ func TestAdopting(t *testing.T) {
 		}
 	}
 	if new(Machine).Adopting() {
-		t.Error("a new machine is adopting")
+		t.Error("Adopting is true for a new machine")
 	}
 }
 
@@ -88,7 +88,7 @@ func TestTimeoutsOfZeroAreNotTheDefault(t *testing.T) {
 	}
 }
 
-// A key that is no qualified name would be refused by the API server where it is written.
+// The API server refuses an object with a key that is not a qualified name.
 func TestKeysAreQualifiedNames(t *testing.T) {
 	for _, key := range []string{
 		MachineFinalizer, InUseFinalizer,

@@ -2,72 +2,75 @@ package v1beta1
 
 import "time"
 
-// Conditions of a MachineClass, beside Ready and Deleting.
+// Conditions of a MachineClass, in addition to Ready and Deleting.
 const (
-	// ConditionOrphanRemovalBlocked is True while instances without a Machine, found with this class, are not removed
-	// until a person sets the annotation machinist.dev/remove-orphans-until on the class. A class without it has none.
+	// ConditionOrphanRemovalBlocked is True while instances without a Machine, which were found with this class, are not
+	// removed. An administrator can permit their removal with the annotation machinist.dev/remove-orphans-until on the
+	// class. Otherwise the condition is missing.
 	ConditionOrphanRemovalBlocked = "OrphanRemovalBlocked"
 
-	// ConditionUserDataWarning is True while the user data probably does not do what it is meant to do. Machines are
-	// created nevertheless. A class without it has none.
+	// ConditionUserDataWarning is True while the user data probably does not work as intended. Machines are created
+	// nevertheless. Otherwise the condition is missing.
 	ConditionUserDataWarning = "UserDataWarning"
 
-	// ConditionUserDataChanged is True while machines of the class were created from other user data than the Secret has
-	// now. A class without such machines has none.
+	// ConditionUserDataChanged is True while machines of the class were created from other user data than the Secret
+	// contains now. Otherwise the condition is missing.
 	ConditionUserDataChanged = "UserDataChanged"
 
-	// ConditionAccountChanged is True while machines of the class have their instance in another account of the cloud than
-	// the credentials open now. A class without such machines has none, nor has one whose provider does not tell accounts
-	// apart.
+	// ConditionAccountChanged is True while machines of the class have their instance in another cloud account than the
+	// one to which the current credentials belong. Otherwise the condition is missing. It is also missing if the provider
+	// cannot distinguish accounts.
 	ConditionAccountChanged = "AccountChanged"
 
-	// ConditionJoinBlocked is True while the target cluster, or how its API server is reached, keeps machines from
-	// becoming Nodes. Machines are created nevertheless. A class without it has none.
+	// ConditionJoinBlocked is True while the target cluster, or the address of its API server in user data, prevents
+	// machines from becoming Nodes. Machines are created nevertheless. Otherwise the condition is missing.
 	ConditionJoinBlocked = "JoinBlocked"
 )
 
 // Reasons of JoinBlocked.
 const (
-	// ReasonTokensMayNotRequest surfaces when bootstrap tokens of machines may not create CertificateSigningRequests.
+	// ReasonTokensMayNotRequest surfaces when the bootstrap tokens of machines are not permitted to create
+	// CertificateSigningRequests.
 	ReasonTokensMayNotRequest = "TokensMayNotRequest"
 
-	// ReasonEndpointNotReachable surfaces when machines wait for their Nodes, none has become one, and the address of the
-	// API server in user data is one of this host or of the inside of a cluster, or does not answer.
+	// ReasonEndpointNotReachable surfaces when machines wait for their Nodes, no machine has become a Node, and the
+	// address of the API server in user data is probably wrong. The address is one of this host, is one inside a cluster,
+	// or does not answer.
 	ReasonEndpointNotReachable = "EndpointNotReachable"
 
-	// ReasonEndpointNotTrusted surfaces when the certificate authority in user data does not verify what answers at the
+	// ReasonEndpointNotTrusted surfaces when the certificate authority in user data does not verify the server at the
 	// address of the API server in user data.
 	ReasonEndpointNotTrusted = "EndpointNotTrusted"
 
-	// ReasonAuthorityExpired surfaces when the certificate authority in user data has ended.
+	// ReasonAuthorityExpired surfaces when the certificate authority in user data has expired.
 	ReasonAuthorityExpired = "AuthorityExpired"
 )
 
 // Reasons of UserDataChanged and AccountChanged.
 const (
-	// ReasonMachinesDiffer surfaces when the content of the Secret with the user data was changed, or that of the Secret
-	// with the credentials. Machines that exist stay as they are.
+	// ReasonMachinesDiffer surfaces when the content of the Secret with the user data, or of the Secret with the
+	// credentials, was changed. Existing machines stay as they are.
 	ReasonMachinesDiffer = "MachinesDiffer"
 )
 
 // Reasons of UserDataWarning.
 const (
-	// ReasonUnknownPlaceholder surfaces when the user data contains what looks like a misspelt placeholder.
+	// ReasonUnknownPlaceholder surfaces when the user data contains a text that looks like a misspelt placeholder.
 	ReasonUnknownPlaceholder = "UnknownPlaceholder"
 
 	// ReasonNodeNotTainted surfaces when a Node registered without the taint machinist.dev/uninitialized although its
 	// machine has taints.
 	ReasonNodeNotTainted = "NodeNotTainted"
 
-	// ReasonNodeVersionDiffers surfaces when the user data has the placeholder KUBELET_VERSION, and a kubelet registered
-	// with another version than its machine asks for.
+	// ReasonNodeVersionDiffers surfaces when the user data contains the placeholder KUBELET_VERSION, and a kubelet
+	// registered with another version than its machine requests.
 	ReasonNodeVersionDiffers = "NodeVersionDiffers"
 
-	// ReasonNodeNameDiffers surfaces when a Node registered under another name than the provider expects.
+	// ReasonNodeNameDiffers surfaces when a Node registered with another name than the provider expects.
 	ReasonNodeNameDiffers = "NodeNameDiffers"
 )
 
-// Reasons of Ready on a MachineClass, beside CredentialsNotFound, UserDataNotFound and ProviderUnavailable.
+// Reasons of Ready on a MachineClass, in addition to CredentialsNotFound, UserDataNotFound and ProviderUnavailable.
 const (
 	// ReasonValid surfaces when the provider accepts the class.
 	ReasonValid = "Valid"
@@ -78,18 +81,19 @@ const (
 
 // Reasons of OrphanRemovalBlocked.
 const (
-	// ReasonMostInstancesOrphaned surfaces when so many instances lost their Machines at once that more likely the
-	// Machines were lost by mistake.
+	// ReasonMostInstancesOrphaned surfaces when so many instances lost their Machines at once that the Machines were
+	// probably lost by mistake.
 	ReasonMostInstancesOrphaned = "MostInstancesOrphaned"
 
-	// ReasonOrphanNodeReady surfaces when the Node of an instance without a Machine is Ready: it does its work.
+	// ReasonOrphanNodeReady surfaces when the Node of an instance without a Machine is Ready, so that the instance is
+	// probably in use.
 	ReasonOrphanNodeReady = "OrphanNodeReady"
 )
 
-// MaxOrphanRemoval is how far ahead AnnotationRemoveOrphansUntil may be at most.
+// MaxOrphanRemoval is how far in the future the time in AnnotationRemoveOrphansUntil may be.
 const MaxOrphanRemoval = 24 * time.Hour
 
-// MaxAdoptionFromCluster is how far ahead AnnotationAdoptFromClusterUntil may be at most.
+// MaxAdoptionFromCluster is how far in the future the time in AnnotationAdoptFromClusterUntil may be.
 const MaxAdoptionFromCluster = 24 * time.Hour
 
 // Conditions of a MachineSet. A MachineDeployment shows them for all its sets.
@@ -97,13 +101,13 @@ const (
 	// ConditionScalingUp is True while there are fewer machines than replicas.
 	ConditionScalingUp = "ScalingUp"
 
-	// ConditionScalingDown is True while there are more machines than replicas, or some are being deleted.
+	// ConditionScalingDown is True while there are more machines than replicas, or while machines are being deleted.
 	ConditionScalingDown = "ScalingDown"
 
 	// ConditionReplicaFailure is True while a machine cannot be created or deleted.
 	ConditionReplicaFailure = "ReplicaFailure"
 
-	// ConditionAdoptionSkipped is True while a matching Machine without an owner is not adopted.
+	// ConditionAdoptionSkipped is True while the set does not adopt a matching Machine without an owner.
 	ConditionAdoptionSkipped = "AdoptionSkipped"
 
 	// ConditionFrozen is True while the creation of machines is stopped for safety.
@@ -113,23 +117,24 @@ const (
 	ConditionMachinesReady = "MachinesReady"
 
 	// ConditionScalableFromZero is False while an autoscaler cannot scale the node group up from zero machines, because
-	// it is not known what one of its Nodes offers. It is missing until that is so for the first time, and on what is no
-	// node group.
+	// the capacity of its Nodes is unknown. The condition is missing until this happens for the first time, and on objects
+	// that are not node groups.
 	ConditionScalableFromZero = "ScalableFromZero"
 )
 
-// Reasons of ScalableFromZero, beside ClassNotFound.
+// Reasons of ScalableFromZero, in addition to ClassNotFound.
 const (
-	// ReasonCapacityKnown surfaces when the annotations of the node group state the CPUs and the memory of its Nodes.
+	// ReasonCapacityKnown surfaces when the annotations of the node group contain the CPUs and the memory of its Nodes.
 	ReasonCapacityKnown = "CapacityKnown"
 
-	// ReasonCapacityUnknown surfaces when neither the class nor its provider states CPUs and memory.
+	// ReasonCapacityUnknown surfaces when neither the class nor its provider specifies CPUs and memory.
 	ReasonCapacityUnknown = "CapacityUnknown"
 
-	// ReasonNoClass surfaces when the template has an inline providerSpec, for which no provider states a capacity.
+	// ReasonNoClass surfaces when the template has an inline providerSpec. Providers determine the capacity only for a
+	// MachineClass.
 	ReasonNoClass = "NoClass"
 
-	// ReasonMalformedCapacity surfaces when an autoscaler cannot read a capacity annotation that a person wrote.
+	// ReasonMalformedCapacity surfaces when an autoscaler cannot read a capacity annotation that a user wrote.
 	ReasonMalformedCapacity = "MalformedCapacity"
 )
 
@@ -141,75 +146,79 @@ const (
 	// ReasonScalingDown surfaces when machines are being deleted.
 	ReasonScalingDown = "ScalingDown"
 
-	// ReasonAtDesiredReplicas surfaces when there are as many machines as replicas. It is the reason of both conditions
+	// ReasonAtDesiredReplicas surfaces when the number of machines equals replicas. It is the reason of both conditions
 	// while they are False.
 	ReasonAtDesiredReplicas = "AtDesiredReplicas"
 
-	// ReasonBackingOff surfaces when the replacement of failed machines waits, since earlier ones failed too.
+	// ReasonBackingOff surfaces when the replacement of failed machines waits because earlier replacements failed too.
 	ReasonBackingOff = "BackingOff"
 )
 
-// Reasons of ReplicaFailure, beside InvalidConfiguration.
+// Reasons of ReplicaFailure, in addition to InvalidConfiguration.
 const (
 	// ReasonMachineCreateFailed surfaces when the API server refused a Machine.
 	ReasonMachineCreateFailed = "MachineCreateFailed"
 
-	// ReasonMachineDeleteFailed surfaces when the API server refused a deletion.
+	// ReasonMachineDeleteFailed surfaces when the API server refused the deletion of a Machine.
 	ReasonMachineDeleteFailed = "MachineDeleteFailed"
 
 	// ReasonReplacementsFailing surfaces when three machines in a row were replaced because their instances never became
-	// Ready nodes, all for the same reason. No more are replaced, except one every hour. It ends when a machine becomes
-	// Ready, or when the template changes.
+	// Ready Nodes, all for the same reason. From then on, the set replaces only one machine per hour, until a machine
+	// becomes Ready or the template changes.
 	ReasonReplacementsFailing = "ReplacementsFailing"
 
-	// ReasonTooManyMachines surfaces when the hard ceiling on machines, those being deleted included, is reached.
+	// ReasonTooManyMachines surfaces when the number of machines, including those that are being deleted, has reached the
+	// hard limit.
 	ReasonTooManyMachines = "TooManyMachines"
 
 	// ReasonInvalidSelector surfaces when the selector is empty, cannot be parsed or does not match the template.
 	ReasonInvalidSelector = "InvalidSelector"
 
-	// ReasonNoFailure surfaces when the failure is over.
+	// ReasonNoFailure surfaces when the failure has ended.
 	ReasonNoFailure = "NoFailure"
 )
 
 // Reasons of AdoptionSkipped.
 const (
-	// ReasonEnoughReplicas surfaces when a Machine could be adopted and the set has as many as it wants.
+	// ReasonEnoughReplicas surfaces when a Machine could be adopted, but the set already has as many machines as it wants.
 	ReasonEnoughReplicas = "EnoughReplicas"
 
-	// ReasonSetDeleting surfaces when a Machine could be adopted and the set is being deleted.
+	// ReasonSetDeleting surfaces when a Machine could be adopted, but the set is being deleted.
 	ReasonSetDeleting = "SetDeleting"
 
-	// ReasonNothingToAdopt surfaces when there is nothing left to adopt.
+	// ReasonNothingToAdopt surfaces when no Machine is left that could be adopted.
 	ReasonNothingToAdopt = "NothingToAdopt"
 )
 
 // Reasons of Frozen, on sets and deployments, and of RemediationAllowed.
 const (
-	// ReasonOvershoot surfaces when there are more machines than there may be.
+	// ReasonOvershoot surfaces when there are more machines than allowed.
 	ReasonOvershoot = "Overshoot"
 
-	// ReasonControlPlaneUnreachable surfaces when the control or the target cluster cannot be reached.
+	// ReasonControlPlaneUnreachable surfaces when the control cluster or the target cluster cannot be reached.
 	ReasonControlPlaneUnreachable = "ControlPlaneUnreachable"
 
-	// ReasonTargetCredentialsRefused surfaces when the target cluster answers that it does not accept the credentials of
-	// the process (401), or does not let it read what it must (403). It is a reason of Deleting and Ready too.
+	// ReasonTargetCredentialsRefused surfaces when the target cluster does not accept the credentials of the process
+	// (401), or does not let it read what it must (403). It is also a reason of Deleting and Ready.
 	ReasonTargetCredentialsRefused = "TargetCredentialsRefused"
 
-	// ReasonControlCredentialsRefused surfaces when the control cluster does so. No condition can then be written; it is
-	// reported by the process itself, in its metrics, on /readyz and in its log.
+	// ReasonControlCredentialsRefused surfaces when the control cluster does not accept the credentials of the process
+	// (401), or does not let it read what it must (403). The process then cannot write conditions. It reports the reason
+	// in its metrics, on /readyz and in its log.
 	ReasonControlCredentialsRefused = "ControlCredentialsRefused"
 
-	// ReasonMeltdown surfaces when too many nodes became unhealthy at once, over all or in one failure domain.
+	// ReasonMeltdown surfaces when too many nodes became unhealthy at once, in the whole fleet, in a zone or in a
+	// namespace.
 	ReasonMeltdown = "Meltdown"
 
-	// ReasonFrozen surfaces on RemediationAllowed when the machines' owner is frozen.
+	// ReasonFrozen surfaces when the owner of the machines is frozen. It is a reason of RemediationAllowed, and of
+	// Progressing of a MachineDeployment.
 	ReasonFrozen = "Frozen"
 
-	// ReasonFrozenByLabel surfaces when a person set the label machinist.dev/freeze.
+	// ReasonFrozenByLabel surfaces when a user set the label machinist.dev/freeze.
 	ReasonFrozenByLabel = "FrozenByLabel"
 
-	// ReasonThawed surfaces when the freeze is over.
+	// ReasonThawed surfaces when the freeze has ended.
 	ReasonThawed = "Thawed"
 )
 
@@ -222,7 +231,7 @@ const (
 	ReasonMachinesNotReady = "MachinesNotReady"
 )
 
-// Conditions of a MachineDeployment, beside those of its sets and Paused.
+// Conditions of a MachineDeployment, in addition to those of its sets and Paused.
 const (
 	// ConditionAvailable is True while at least replicas − maxUnavailable machines are available.
 	ConditionAvailable = "Available"
@@ -230,24 +239,24 @@ const (
 	// ConditionProgressing is True while a rollout advances or is complete.
 	ConditionProgressing = "Progressing"
 
-	// ConditionRollingOut is True while not all machines are of the newest revision. Its message is the plan's reason
-	// for what it does or does not do.
+	// ConditionRollingOut is True while not all machines are of the newest revision. Its message describes what the
+	// rollout does, or what it waits for.
 	ConditionRollingOut = "RollingOut"
 
-	// ConditionReconciling is True while the deployment is neither Ready nor Stalled: it is not as specified yet. Its
-	// reason and message are those of Ready.
+	// ConditionReconciling is True while the deployment is neither Ready nor Stalled: it is still being brought to its
+	// desired state. Its reason and message are those of Ready.
 	ConditionReconciling = "Reconciling"
 
-	// ConditionStalled is True while the deployment is not Ready and Progressing is False: it does not get on by itself.
-	// Its reason and message are those of Ready.
+	// ConditionStalled is True while the deployment is not Ready and Progressing is False: it makes no progress without a
+	// change. Its reason and message are those of Ready.
 	ConditionStalled = "Stalled"
 )
 
-// Reasons of Ready on a MachineDeployment, beside those of Progressing, RollingOut, ScalingUp and ScalingDown. It is
-// True exactly when the last change of the deployment was carried out and all machines that it wants, and no others,
-// are of the newest revision and available; with strategy InPlace up to date too.
+// Reasons of Ready on a MachineDeployment, in addition to those of Progressing, RollingOut, ScalingUp and ScalingDown.
+// It is True exactly when the last change of the deployment was carried out, and all machines that it wants, and no
+// others, are of the newest revision and available. With the strategy InPlace, they must also be up to date.
 const (
-	// ReasonMachinesNotAvailable surfaces when all machines are there and of the newest revision, and some are not
+	// ReasonMachinesNotAvailable surfaces when all machines exist and are of the newest revision, but some are not
 	// available.
 	ReasonMachinesNotAvailable = "MachinesNotAvailable"
 )
@@ -261,15 +270,15 @@ const (
 	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
 )
 
-// Reasons of Progressing, as in apps/v1 where they exist there.
+// Reasons of Progressing, as in apps/v1 if they exist there.
 const (
-	// ReasonNewMachineSetCreated surfaces when a MachineSet was made for the newest revision.
+	// ReasonNewMachineSetCreated surfaces when a MachineSet was created for the newest revision.
 	ReasonNewMachineSetCreated = "NewMachineSetCreated"
 
 	// ReasonFoundNewMachineSet surfaces when an existing MachineSet was found for the newest revision.
 	ReasonFoundNewMachineSet = "FoundNewMachineSet"
 
-	// ReasonMachineSetUpdated surfaces when machines of the newest revision were added, or became available.
+	// ReasonMachineSetUpdated surfaces when machines of the newest revision were added or became available.
 	ReasonMachineSetUpdated = "MachineSetUpdated"
 
 	// ReasonNewMachineSetAvailable surfaces when the rollout is complete.
@@ -281,14 +290,14 @@ const (
 	// ReasonProgressDeadlineExceeded surfaces when a rollout made no progress for spec.progressDeadline.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 
-	// ReasonDeploymentPaused surfaces when spec.paused stops rollouts. It is the reason of Paused too.
+	// ReasonDeploymentPaused surfaces when spec.paused stops rollouts. It is also a reason of Paused.
 	ReasonDeploymentPaused = "DeploymentPaused"
 
-	// ReasonDeploymentResumed surfaces when spec.paused was taken back.
+	// ReasonDeploymentResumed surfaces when spec.paused was set to false again.
 	ReasonDeploymentResumed = "DeploymentResumed"
 
-	// ReasonRevisionFailing surfaces when three machines of the newest revision in a row failed to launch, or were given
-	// up by health checks before they were Ready: no more of them are made beyond replicas.
+	// ReasonRevisionFailing surfaces when three machines of the newest revision in a row failed to launch, or were marked
+	// by health checks before they were Ready. No more machines of this revision are created beyond replicas.
 	ReasonRevisionFailing = "RevisionFailing"
 )
 
@@ -300,22 +309,22 @@ const (
 	// ReasonRolloutComplete surfaces when all machines are of the newest revision.
 	ReasonRolloutComplete = "RolloutComplete"
 
-	// ReasonRolloutBlocked surfaces when nothing can be done now. The message says what is waited for.
+	// ReasonRolloutBlocked surfaces when the rollout cannot take its next step now. The message names what it waits for.
 	ReasonRolloutBlocked = "RolloutBlocked"
 
-	// ReasonWaitingForDeletion surfaces when strategy OnDelete waits for someone to delete old machines.
+	// ReasonWaitingForDeletion surfaces when a rollout with the strategy OnDelete waits for a user to delete old machines.
 	ReasonWaitingForDeletion = "WaitingForDeletion"
 
-	// ReasonWaitingForSelection surfaces when strategy InPlace, orchestration Manual, waits for someone to choose
-	// machines.
+	// ReasonWaitingForSelection surfaces when a rollout with the strategy InPlace and the orchestration Manual waits for a
+	// user to select machines.
 	ReasonWaitingForSelection = "WaitingForSelection"
 
-	// ReasonWaitingForDisruptionBudget surfaces when MachineDisruptionBudgets, or the annotation do-not-disrupt, allow no
-	// machine of an old revision to be disrupted now.
+	// ReasonWaitingForDisruptionBudget surfaces when no machine of an old revision may be disrupted now, because of
+	// MachineDisruptionBudgets or the annotation machinist.dev/do-not-disrupt.
 	ReasonWaitingForDisruptionBudget = "WaitingForDisruptionBudget"
 
-	// ReasonVersionSkew surfaces when the template's version is newer than the API server of the target cluster, or more
-	// than three minor versions older, and machines would change to it.
+	// ReasonVersionSkew surfaces when machines would change to the template's version, and the API server of the target
+	// cluster does not support this version. It is newer than the API server, or more than three minor versions older.
 	ReasonVersionSkew = "VersionSkew"
 )
 
@@ -328,7 +337,7 @@ const (
 
 // Reasons of RemediationAllowed.
 const (
-	// ReasonRemediationAllowed surfaces when nothing stops remediation.
+	// ReasonRemediationAllowed surfaces when nothing prevents remediation.
 	ReasonRemediationAllowed = "RemediationAllowed"
 
 	// ReasonTooManyUnhealthy surfaces when more than spec.maxUnhealthy of the selected machines are unhealthy.
@@ -337,16 +346,16 @@ const (
 
 // Conditions of a MachineDisruptionBudget.
 const (
-	// ConditionValid is False while the budget cannot be understood. Such a budget allows nothing.
+	// ConditionValid is False while the budget is invalid. An invalid budget allows no disruption.
 	ConditionValid = "Valid"
 )
 
-// Reasons of Valid, beside InvalidSelector.
+// Reasons of Valid, in addition to InvalidSelector.
 const (
-	// ReasonBudgetUnderstood surfaces when the budget can be understood.
+	// ReasonBudgetUnderstood surfaces when the budget is valid.
 	ReasonBudgetUnderstood = "BudgetUnderstood"
 
-	// ReasonInvalidWindow surfaces when a window has a schedule, time zone or duration that cannot be understood.
+	// ReasonInvalidWindow surfaces when a window has an invalid schedule, time zone or duration.
 	ReasonInvalidWindow = "InvalidWindow"
 
 	// ReasonInvalidMaxDisrupted surfaces when maxDisrupted is neither a number nor a percentage.

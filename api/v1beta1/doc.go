@@ -1,8 +1,11 @@
-// Package v1beta1 holds the types of the API group machinist.dev.
+// Package v1beta1 contains the types of the API group machinist.dev.
 //
-// A MachineDeployment owns MachineSets, a MachineSet owns Machines, and a Machine is one virtual machine at a cloud
-// provider that becomes one Node. A MachineClass says how to make an instance, a MachineHealthCheck when one must be
-// replaced. The package depends on the Kubernetes API types only, so that any client can import it.
+// A MachineDeployment owns MachineSets, and a MachineSet owns Machines. A Machine is one virtual machine in a cloud,
+// which becomes one Node. A MachineClass describes how to create an instance. A MachineHealthCheck defines when a
+// machine is unhealthy, and a MachineDisruptionBudget limits how many machines are out of service at a time. A Provider
+// installs a provider process, and a Migration takes over the fleet of another system.
+//
+// The package depends only on the Kubernetes API types, so that every client can import it.
 //
 // +kubebuilder:object:generate=true
 // +groupName=machinist.dev

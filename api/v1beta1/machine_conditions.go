@@ -5,61 +5,62 @@ const (
 	// ConditionLaunched is True when the instance exists and its providerID is recorded.
 	ConditionLaunched = "Launched"
 
-	// ConditionRegistered is True when a Node belongs to the machine and carries what spec.node asks for.
+	// ConditionRegistered is True when the machine has a Node, and the Node has the labels, annotations and taints of
+	// spec.node.
 	ConditionRegistered = "Registered"
 
-	// ConditionNodeHealthy tells what the Node says of itself. It does not judge.
+	// ConditionNodeHealthy repeats what the Node reports about itself. Health checks evaluate it.
 	ConditionNodeHealthy = "NodeHealthy"
 
-	// ConditionUpToDate is True when the instance is what spec asks for.
+	// ConditionUpToDate is True when the instance matches the spec.
 	ConditionUpToDate = "UpToDate"
 
-	// ConditionDrained follows the drain. Its first transition is the start of the drain.
+	// ConditionDrained shows the progress of the drain. The time of its first transition is the start of the drain.
 	ConditionDrained = "Drained"
 
-	// ConditionDrainExtended is True when the target cluster was unreachable during a drain. The time does not count;
-	// the transition is until when it was left out.
+	// ConditionDrainExtended is True when the target cluster was unreachable during a drain. This time does not count
+	// towards the drain's deadline. The transition time of the condition is the time until which outages were subtracted.
 	ConditionDrainExtended = "DrainExtended"
 
-	// ConditionVolumesDetached follows the detachment of volumes after the drain.
+	// ConditionVolumesDetached shows whether volumes are detached after the drain.
 	ConditionVolumesDetached = "VolumesDetached"
 
-	// ConditionReady sums the others up. A MachineClass and a MachineDeployment have it too, see there. While it is
-	// False, its reason and message are those of the condition that is in the way.
+	// ConditionReady summarizes the other conditions. While it is False, its reason and message are those of the condition
+	// that prevents readiness. MachineClasses and MachineDeployments also have a condition Ready.
 	ConditionReady = "Ready"
 
-	// ConditionDeleting is True while the machine is being deleted; its reason is the step that is waited for.
+	// ConditionDeleting is True while the machine is being deleted. Its reason is the step that the deletion waits for.
 	ConditionDeleting = "Deleting"
 
-	// ConditionPaused is True while an annotation stops everything that would change the object. A MachineDeployment
-	// has it too, for spec.paused.
+	// ConditionPaused is True while an annotation prevents all changes of the object. A MachineDeployment also has this
+	// condition, for spec.paused.
 	ConditionPaused = "Paused"
 
-	// ConditionPreserved is True while the machine is preserved for inspection. It is False when that was asked for and
-	// cannot be done.
+	// ConditionPreserved is True while the machine is preserved for inspection. It is False when the preservation was
+	// requested but is not possible.
 	ConditionPreserved = "Preserved"
 
-	// ConditionInterruptionNotice is True while the cloud, or something that acts for it, has announced that the
-	// instance is about to be reclaimed. It is False when that was withdrawn.
+	// ConditionInterruptionNotice is True while the cloud, or a termination handler, has announced that the instance is
+	// about to be reclaimed. It is False when the announcement was withdrawn.
 	ConditionInterruptionNotice = "InterruptionNotice"
 
-	// ConditionRemediationRequested is True when the machine must be replaced on grounds of its health. It alone
-	// belongs to the manager. The reason is the policy; the message names the UID of the Node that was judged.
+	// ConditionRemediationRequested is True when the machine must be replaced because of its health. Only the manager sets
+	// it. The reason is the policy, and the message contains the UID of the evaluated Node.
 	ConditionRemediationRequested = "RemediationRequested"
 
-	// ConditionCertificateApproved is False while a certificate request of the machine's kubelet is left pending although
-	// only an administrator can approve it. Otherwise the condition is missing.
+	// ConditionCertificateApproved is False while a certificate request of the machine's kubelet is pending and only an
+	// administrator can approve it. Otherwise the condition is missing.
 	ConditionCertificateApproved = "CertificateApproved"
 )
 
 // Reasons of CertificateApproved.
 const (
-	// ReasonClientCertificateNotApproved surfaces when the request for a client certificate, with which the node joins or
-	// continues to act as a node, is left pending.
+	// ReasonClientCertificateNotApproved surfaces when the request for a client certificate is left pending. The node
+	// needs this certificate to join, and to continue to act as a node.
 	ReasonClientCertificateNotApproved = "ClientCertificateNotApproved"
 
-	// ReasonServingCertificateNotApproved surfaces when the request for a serving certificate, which `kubectl logs` and
-	// `kubectl exec` need, is left pending.
+	// ReasonServingCertificateNotApproved surfaces when the request for a serving certificate is left pending. `kubectl
+	// logs` and `kubectl exec` need this certificate.
 	ReasonServingCertificateNotApproved = "ServingCertificateNotApproved"
 )
 
@@ -68,79 +69,81 @@ const (
 	// ReasonInstanceLaunched surfaces when the instance exists.
 	ReasonInstanceLaunched = "InstanceLaunched"
 
-	// ReasonInstanceAdopted surfaces when an existing instance was taken over.
+	// ReasonInstanceAdopted surfaces when an existing instance was adopted.
 	ReasonInstanceAdopted = "InstanceAdopted"
 
-	// ReasonInvalidConfiguration surfaces when spec, class, user data or provider spec is refused. If the provider refused
-	// it, lastOperation reports it with a code and with the time of the next try. Otherwise nothing is tried until one of
-	// them changes. MachineSets show it too, in ReplicaFailure, and MachineHealthChecks, in RemediationAllowed.
+	// ReasonInvalidConfiguration surfaces when the spec, the class, the user data or the provider spec is refused. If the
+	// provider refused it, lastOperation contains the code and the time of the next try. Otherwise nothing is tried until
+	// one of them changes. MachineSets also report it, in ReplicaFailure, and MachineHealthChecks, in RemediationAllowed.
 	ReasonInvalidConfiguration = "InvalidConfiguration"
 
-	// ReasonUnknownTypeVersion surfaces when the label machinist.dev/type-version has a value other than ours.
+	// ReasonUnknownTypeVersion surfaces when the label machinist.dev/type-version has a value that this version of
+	// Machinist does not know.
 	ReasonUnknownTypeVersion = "UnknownTypeVersion"
 
 	// ReasonClassNotFound surfaces when the MachineClass does not exist.
 	ReasonClassNotFound = "ClassNotFound"
 
-	// ReasonClassDeleting surfaces when the MachineClass is being deleted and serves no more machines, and nothing was
-	// asked of the cloud for this machine. It is a reason of a MachineClass's Ready, too, while the class is being
-	// deleted.
+	// ReasonClassDeleting surfaces when the MachineClass is being deleted and creates no more instances, and no instance
+	// was requested for this machine. It is also a reason of Ready of a MachineClass that is being deleted.
 	ReasonClassDeleting = "ClassDeleting"
 
-	// ReasonCredentialsNotFound surfaces when the Secret with the cloud credentials does not exist or lacks a key. It
-	// is a reason of Launched, Deleting and of a MachineClass's Ready.
+	// ReasonCredentialsNotFound surfaces when the Secret with the cloud credentials does not exist or lacks a key. It is a
+	// reason of Launched, Deleting and of Ready of a MachineClass.
 	ReasonCredentialsNotFound = "CredentialsNotFound"
 
-	// ReasonCredentialsRefused surfaces when the cloud refuses the credentials or what they ask for. It is a reason of
-	// Launched, Deleting and of a MachineClass's Ready.
+	// ReasonCredentialsRefused surfaces when the cloud refuses the credentials, or what is requested with them. It is a
+	// reason of Launched, Deleting and of Ready of a MachineClass.
 	ReasonCredentialsRefused = "CredentialsRefused"
 
-	// ReasonSecretNotLabelled surfaces when a Secret must be used as credentials or user data and its label
-	// machinist.dev/secret-use does not allow that. It is a reason of Launched, Deleting and of a MachineClass's Ready.
+	// ReasonSecretNotLabelled surfaces when a Secret must be used as credentials or user data, but its label
+	// machinist.dev/secret-use does not permit that. It is a reason of Launched, Deleting and of Ready of a MachineClass.
 	ReasonSecretNotLabelled = "SecretNotLabelled"
 
-	// ReasonUserDataNotFound surfaces when the Secret with the bootstrap template does not exist or lacks the key. It
-	// is a reason of Launched and of a MachineClass's Ready.
+	// ReasonUserDataNotFound surfaces when the Secret with the bootstrap template does not exist or lacks the key. It is a
+	// reason of Launched and of Ready of a MachineClass.
 	ReasonUserDataNotFound = "UserDataNotFound"
 
-	// ReasonInvalidUserData surfaces when the bootstrap template cannot be read: it is damaged gzip, or UTF-16. It is a
-	// reason of a MachineClass's Ready; Machines say InvalidConfiguration.
+	// ReasonInvalidUserData surfaces when the bootstrap template cannot be read because it is damaged gzip or UTF-16. It
+	// is a reason of Ready of a MachineClass. Machines report InvalidConfiguration instead.
 	ReasonInvalidUserData = "InvalidUserData"
 
-	// ReasonInsufficientResources surfaces when the provider has no capacity or quota. It is tried again.
+	// ReasonInsufficientResources surfaces when the cloud has no capacity or quota. The creation is tried again.
 	ReasonInsufficientResources = "InsufficientResources"
 
-	// ReasonCreateFailed surfaces when creation failed in another way. It is tried again.
+	// ReasonCreateFailed surfaces when the creation failed for another reason. It is tried again.
 	ReasonCreateFailed = "CreateFailed"
 
 	// ReasonCreateTimeout surfaces when there is no instance within timeouts.creation.
 	ReasonCreateTimeout = "CreateTimeout"
 
-	// ReasonProvisioning surfaces when the provider accepted the creation and names no instance yet.
+	// ReasonProvisioning surfaces when the cloud accepted the creation and has not named an instance yet.
 	ReasonProvisioning = "Provisioning"
 
-	// ReasonProviderUnavailable surfaces when the provider's API cannot be reached, or no process serves the provider.
+	// ReasonProviderUnavailable surfaces when the API of the cloud cannot be reached, or when no process serves the
+	// provider.
 	ReasonProviderUnavailable = "ProviderUnavailable"
 
-	// ReasonDuplicateProviderID surfaces on the younger of two Machines with one providerID.
+	// ReasonDuplicateProviderID surfaces when an older Machine has the same providerID.
 	ReasonDuplicateProviderID = "DuplicateProviderID"
 
 	// ReasonAdoptionForbidden surfaces when a Machine is created with a providerID and its class does not allow that.
 	ReasonAdoptionForbidden = "AdoptionForbidden"
 
-	// ReasonAdoptionRefused surfaces when the instance to be adopted does not exist, is going or belongs to someone else.
+	// ReasonAdoptionRefused surfaces when the instance to be adopted does not exist, is being deleted, or has the tags of
+	// another machine or installation.
 	ReasonAdoptionRefused = "AdoptionRefused"
 
-	// ReasonAdoptionUnsupported surfaces when the provider cannot take over existing instances.
+	// ReasonAdoptionUnsupported surfaces when the provider cannot adopt existing instances.
 	ReasonAdoptionUnsupported = "AdoptionUnsupported"
 
-	// ReasonInstanceVanished surfaces when the provider reports the instance gone.
+	// ReasonInstanceVanished surfaces when the provider reports that the instance is gone.
 	ReasonInstanceVanished = "InstanceVanished"
 )
 
 // Reasons of Registered.
 const (
-	// ReasonNodeRegistered surfaces when the Node belongs to the machine.
+	// ReasonNodeRegistered surfaces when the machine has its Node.
 	ReasonNodeRegistered = "NodeRegistered"
 
 	// ReasonWaitingForNode surfaces when no Node has appeared yet.
@@ -149,18 +152,19 @@ const (
 	// ReasonWaitingForStartupTaints surfaces when startup taints are still on the Node.
 	ReasonWaitingForStartupTaints = "WaitingForStartupTaints"
 
-	// ReasonNodeTemplateContested surfaces on Registered, which is True, when another writer changes a label, an
-	// annotation or a taint of the Node again and again after it was set. It is left as the other writer has it.
+	// ReasonNodeTemplateContested surfaces when another client repeatedly changes a label, an annotation or a taint of the
+	// Node after Machinist has set it. Machinist then leaves the value of the other client. Registered is True in this
+	// case.
 	ReasonNodeTemplateContested = "NodeTemplateContested"
 
-	// ReasonNodeConflict surfaces when the Node is claimed by two Machines, or by another one. It surfaces on Deleting
+	// ReasonNodeConflict surfaces when two Machines claim the Node, or another Machine has it. On Deleting, it surfaces
 	// when two Nodes have the machine's provider ID and the kubelets of both report.
 	ReasonNodeConflict = "NodeConflict"
 
 	// ReasonJoinClusterTimeout surfaces when the machine is not Running within timeouts.creation.
 	ReasonJoinClusterTimeout = "JoinClusterTimeout"
 
-	// ReasonNoTargetCluster surfaces where there is no target cluster to register in.
+	// ReasonNoTargetCluster surfaces when there is no target cluster in which to register.
 	ReasonNoTargetCluster = "NoTargetCluster"
 )
 
@@ -169,50 +173,51 @@ const (
 	// ReasonNodeReady surfaces when the Node is Ready.
 	ReasonNodeReady = "NodeReady"
 
-	// ReasonNodeNotReady surfaces when the Node says that it is not Ready.
+	// ReasonNodeNotReady surfaces when the Node reports that it is not Ready.
 	ReasonNodeNotReady = "NodeNotReady"
 
-	// ReasonNodeUnresponsive surfaces when the Node's Ready condition is Unknown: its kubelet is silent.
+	// ReasonNodeUnresponsive surfaces when the Ready condition of the Node is Unknown, because its kubelet does not
+	// report.
 	ReasonNodeUnresponsive = "NodeUnresponsive"
 
 	// ReasonNodeConditionsFailed surfaces when the Node is Ready and another of its conditions reports a problem.
 	ReasonNodeConditionsFailed = "NodeConditionsFailed"
 
-	// ReasonNodeGone surfaces when the Node was deleted. It is a reason of Registered too.
+	// ReasonNodeGone surfaces when the Node was deleted. It is also a reason of Registered.
 	ReasonNodeGone = "NodeGone"
 
-	// ReasonTargetUnreachable surfaces when the target cluster cannot be reached. It is a reason of Registered, Drained,
-	// DrainExtended and Deleting too.
+	// ReasonTargetUnreachable surfaces when the target cluster cannot be reached. It is also a reason of Registered,
+	// Drained, DrainExtended and Deleting.
 	ReasonTargetUnreachable = "TargetUnreachable"
 )
 
 // Reasons of UpToDate. The condition is True with the reason UpToDate.
 const (
-	// ReasonUpToDate surfaces when the instance is what spec asks for.
+	// ReasonUpToDate surfaces when the instance matches the spec.
 	ReasonUpToDate = "UpToDate"
 
-	// ReasonUpdatePending surfaces when a change is known and not yet begun.
+	// ReasonUpdatePending surfaces when a change is known but has not begun yet.
 	ReasonUpdatePending = "UpdatePending"
 
 	// ReasonUpdating surfaces when the instance is being changed in place.
 	ReasonUpdating = "Updating"
 
-	// ReasonReplacing surfaces when the instance is being replaced under the same Machine. It is a reason of Launched
-	// and Registered too.
+	// ReasonReplacing surfaces when the instance is being replaced under the same Machine. It is also a reason of Launched
+	// and Registered.
 	ReasonReplacing = "Replacing"
 
-	// ReasonWaitingForAgent surfaces when the agent on the node was asked to update it and has not answered.
+	// ReasonWaitingForAgent surfaces when the agent on the node was asked to update it and has not answered yet.
 	ReasonWaitingForAgent = "WaitingForAgent"
 
-	// ReasonUnsupportedChange surfaces when the provider can neither change nor replace the instance. The old one keeps
-	// running.
+	// ReasonUnsupportedChange surfaces when the provider can neither change nor replace the instance. The old instance
+	// continues to run.
 	ReasonUnsupportedChange = "UnsupportedChange"
 
-	// ReasonUpdateError surfaces when a change failed. It is tried again; by an agent on the node when a person asks for
-	// it.
+	// ReasonUpdateError surfaces when a change failed. The provider tries it again. An agent on the node tries it again
+	// only when a user requests it.
 	ReasonUpdateError = "UpdateError"
 
-	// ReasonUpdateTimeout surfaces when a change in place took longer than timeouts.update.
+	// ReasonUpdateTimeout surfaces when an update in place took longer than timeouts.update.
 	ReasonUpdateTimeout = "UpdateTimeout"
 )
 
@@ -221,41 +226,43 @@ const (
 	// ReasonDrained surfaces when no pod is left to evict.
 	ReasonDrained = "Drained"
 
-	// ReasonDraining surfaces when pods are being evicted. It is a reason of Deleting too.
+	// ReasonDraining surfaces when pods are being evicted. It is also a reason of Deleting.
 	ReasonDraining = "Draining"
 
-	// ReasonBlockedByDisruptionBudget surfaces when a PodDisruptionBudget refuses evictions. The message names it.
+	// ReasonBlockedByDisruptionBudget surfaces when a PodDisruptionBudget refuses evictions. The message names the budget.
 	ReasonBlockedByDisruptionBudget = "BlockedByDisruptionBudget"
 
-	// ReasonDrainForced surfaces when the deadline is near and pods are deleted, not evicted.
+	// ReasonDrainForced surfaces when the deadline is near, and pods are deleted instead of evicted.
 	ReasonDrainForced = "DrainForced"
 
-	// ReasonDrainError surfaces when pods cannot be listed, evicted or deleted. It is tried again.
+	// ReasonDrainError surfaces when pods cannot be listed, evicted or deleted. The drain is tried again.
 	ReasonDrainError = "DrainError"
 
-	// ReasonSkipped surfaces when an annotation, the lack of a Node or an unreachable node made the step needless. It
-	// is a reason of Drained and VolumesDetached.
+	// ReasonSkipped surfaces when the step is not necessary, because of an annotation, because there is no Node, or
+	// because the node is unreachable or not Ready. It is a reason of Drained and VolumesDetached.
 	ReasonSkipped = "Skipped"
 
-	// ReasonVolumesDetached surfaces when no volume that matters is attached to the node.
+	// ReasonVolumesDetached surfaces when no relevant volume is attached to the node.
 	ReasonVolumesDetached = "VolumesDetached"
 
-	// ReasonWaitingForVolumeDetach surfaces when volumes are still attached. It is a reason of Deleting too.
+	// ReasonWaitingForVolumeDetach surfaces when volumes are still attached. It is also a reason of Deleting.
 	ReasonWaitingForVolumeDetach = "WaitingForVolumeDetach"
 
-	// ReasonNodeOutOfService surfaces when the instance of a node that did not report is gone and volumes are still
-	// attached to it: Kubernetes detaches them by force. It is a reason of VolumesDetached.
+	// ReasonNodeOutOfService surfaces when the instance of a node that did not report, or was not Ready, is gone and
+	// volumes are still attached to the node. Kubernetes then detaches them by force. It is a reason of VolumesDetached.
 	ReasonNodeOutOfService = "NodeOutOfService"
 
-	// ReasonVolumeDetachTimeout surfaces when volumes are still attached after timeouts.volumeDetach: it goes on.
+	// ReasonVolumeDetachTimeout surfaces when volumes are still attached after timeouts.volumeDetach. The deletion or
+	// update continues anyway.
 	ReasonVolumeDetachTimeout = "VolumeDetachTimeout"
 )
 
-// Reasons of Deleting, beside Draining, WaitingForVolumeDetach, CredentialsNotFound, TargetUnreachable and
+// Reasons of Deleting, in addition to Draining, WaitingForVolumeDetach, CredentialsNotFound, TargetUnreachable and
 // PausedByAnnotation.
 const (
-	// ReasonDeletionStarted surfaces when the deletion was seen and no step is waited for. On a MachineClass it surfaces
-	// in the first seconds: no instance is created from it until it is known whether the Machines that use it stay.
+	// ReasonDeletionStarted surfaces when the deletion was seen and does not wait for a step. On a MachineClass, it
+	// surfaces in the first seconds, until it is known whether the Machines that use the class stay. During this time, no
+	// instance is created from the class.
 	ReasonDeletionStarted = "DeletionStarted"
 
 	// ReasonWaitingForPreDrainHook surfaces when spec.lifecycleHooks.preDrain is not empty.
@@ -267,81 +274,86 @@ const (
 	// ReasonInstanceTerminating surfaces when the provider is deleting the instance.
 	ReasonInstanceTerminating = "InstanceTerminating"
 
-	// ReasonCreateSettling surfaces when the provider shows no instance and one that was created, or asked for, may show
-	// yet.
+	// ReasonCreateSettling surfaces when the cloud shows no instance, but an instance that was created or requested may
+	// still appear.
 	ReasonCreateSettling = "CreateSettling"
 
-	// ReasonDeleteError surfaces when the provider failed to delete the instance. It is tried again.
+	// ReasonDeleteError surfaces when the provider failed to delete the instance. The deletion is tried again.
 	ReasonDeleteError = "DeleteError"
 
-	// ReasonInstanceDeleted surfaces when the instance is gone and Node, token or finalizer remain.
+	// ReasonInstanceDeleted surfaces when the instance is gone, and the Node, the bootstrap token or the finalizer
+	// remains.
 	ReasonInstanceDeleted = "InstanceDeleted"
 )
 
 // Reasons of Paused.
 const (
-	// ReasonPausedByAnnotation surfaces when machinist.dev/paused or cluster.x-k8s.io/paused is there.
+	// ReasonPausedByAnnotation surfaces when the object has the annotation machinist.dev/paused or
+	// cluster.x-k8s.io/paused.
 	ReasonPausedByAnnotation = "PausedByAnnotation"
 
 	// ReasonNotPaused surfaces when the object is no longer paused.
 	ReasonNotPaused = "NotPaused"
 )
 
-// Reasons of Preserved, beside InvalidConfiguration.
+// Reasons of Preserved, in addition to InvalidConfiguration.
 const (
-	// ReasonPreserved surfaces when the machine is cordoned, belongs to no set any more and is kept. The message says
-	// until when.
+	// ReasonPreserved surfaces when the machine is preserved: it is cordoned, belongs to no set and is kept. The message
+	// contains the time until which it is kept.
 	ReasonPreserved = "Preserved"
 
-	// ReasonTooLate surfaces when a machine that is being deleted must be preserved.
+	// ReasonTooLate surfaces when preservation was requested for a machine that is already being deleted.
 	ReasonTooLate = "TooLate"
 
-	// ReasonTooManyPreserved surfaces when a machine with machinist.dev/preserve: when-failed is not preserved, because
-	// as many of its MachineDeployment, or of its MachineSet alone, are as --preserve-limit allows. It is replaced as
-	// usual.
+	// ReasonTooManyPreserved surfaces when a failed machine with machinist.dev/preserve: when-failed is not preserved,
+	// because its MachineDeployment or standalone MachineSet has as many preserved machines as --preserve-limit allows.
+	// The machine is replaced as usual.
 	ReasonTooManyPreserved = "TooManyPreserved"
 )
 
-// Reasons of InterruptionNotice. While it is True they are reasons of Ready too.
+// Reasons of InterruptionNotice. While it is True, they are also reasons of Ready.
 const (
-	// ReasonPreemptionNotice surfaces when the cloud announced that it takes a spot or preemptible instance back. The
-	// message says who announced it, and status.interruptionTime when it happens.
+	// ReasonPreemptionNotice surfaces when the cloud announced that it will reclaim a spot or preemptible instance. The
+	// message names the source of the announcement, and status.interruptionTime is the time of the interruption.
 	ReasonPreemptionNotice = "PreemptionNotice"
 
-	// ReasonTerminationNotice surfaces when it was announced that the instance will be terminated for another reason,
-	// such as a scaling group that shrinks or a host that is retired.
+	// ReasonTerminationNotice surfaces when it was announced that the instance will be terminated for another reason, such
+	// as a scaling group that shrinks or a host that is retired.
 	ReasonTerminationNotice = "TerminationNotice"
 
-	// ReasonInterruptionWithdrawn surfaces when the announcement was taken back before the instance was gone.
+	// ReasonInterruptionWithdrawn surfaces when the announcement was withdrawn before the instance was gone.
 	ReasonInterruptionWithdrawn = "InterruptionWithdrawn"
 )
 
-// Reasons of RemediationRequested: the policy that asks.
+// Reasons of RemediationRequested. Each is the policy that requests the remediation.
 const (
-	// ReasonMachineHealthCheck surfaces when a MachineHealthCheck found the machine unhealthy. The message names it.
+	// ReasonMachineHealthCheck surfaces when a MachineHealthCheck found the machine unhealthy. The message names the
+	// check.
 	ReasonMachineHealthCheck = "MachineHealthCheck"
 
 	// ReasonBuiltInPolicy surfaces when the manager's built-in policy found the machine unhealthy.
 	ReasonBuiltInPolicy = "BuiltInPolicy"
 
-	// ReasonExternalRemediation surfaces when a MachineHealthCheck with remediation type External found the machine
-	// unhealthy: a remediator outside Machinist acts, the owner does not. The message names the check.
+	// ReasonExternalRemediation surfaces when a MachineHealthCheck with the remediation type External found the machine
+	// unhealthy. A remediator outside Machinist acts, and the owner of the machine does not. The message names the check.
 	ReasonExternalRemediation = "ExternalRemediation"
 
-	// ReasonRemediateAnnotation surfaces when a person asked by the annotation machinist.dev/remediate.
+	// ReasonRemediateAnnotation surfaces when a user requested the remediation with the annotation
+	// machinist.dev/remediate.
 	ReasonRemediateAnnotation = "RemediateAnnotation"
 
-	// ReasonRetriesExhausted surfaces, while RemediationRequested is False, when as many machines in a row were replaced
-	// before this one as the MachineHealthCheck allows: it is not replaced, even if it fails. It is a reason of
-	// RemediationAllowed too.
+	// ReasonRetriesExhausted surfaces when as many machines in a row were replaced before this one as the
+	// MachineHealthCheck allows. RemediationRequested is then False, and the machine is not replaced even if it fails. It
+	// is also a reason of RemediationAllowed.
 	ReasonRetriesExhausted = "RetriesExhausted"
 )
 
-// Reasons of Ready while it is True or nothing is known. While it is False they are those of the condition in the way.
+// Reasons of Ready while it is True or nothing is known. While it is False, its reason is that of the condition that
+// prevents readiness.
 const (
-	// ReasonMachineReady surfaces when nothing is in the way.
+	// ReasonMachineReady surfaces when nothing prevents readiness.
 	ReasonMachineReady = "MachineReady"
 
-	// ReasonPending surfaces when nothing was done about the machine yet.
+	// ReasonPending surfaces when no work on the machine has begun yet.
 	ReasonPending = "Pending"
 )

@@ -6,24 +6,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MachineStatus is what was observed of a machine. Only its provider process writes it, except for the condition
+// MachineStatus is the observed state of a machine. Only its provider process writes it, except for the condition
 // RemediationRequested.
 type MachineStatus struct {
-	// observedGeneration is the generation of the Machine that was last acted upon.
+	// observedGeneration is the most recent generation of the Machine that was carried out, or for which the condition
+	// Ready explains why it was not.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase is where in its life the machine is.
+	// phase summarizes where the machine is in its life: Pending, Provisioning, Provisioned, Running, Available,
+	// Unhealthy, Updating, Failed or Deleting.
 	// +optional
 	Phase MachinePhase `json:"phase,omitempty"`
 
-	// nodeRef is the Node that the machine became.
+	// nodeRef is the Node of the machine.
 	// +optional
 	NodeRef *NodeRef `json:"nodeRef,omitempty"`
 
-	// nodeTemplate names what of spec.node is on the Node. What of it is wanted no longer is taken off the Node again;
-	// all else that is there belongs to others. It is kept here and not on the Node, whose kubelet may write to that.
+	// nodeTemplate records which labels, annotations and taints of spec.node were put on the Node. Machinist removes them
+	// from the Node when spec.node no longer contains them, and leaves all others alone. The record is not on the Node,
+	// because the kubelet may write to its Node.
 	// +optional
 	NodeTemplate *AppliedNodeTemplate `json:"nodeTemplate,omitempty"`
 
@@ -33,45 +36,46 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
 
-	// instance is what the provider says of the instance, and all that its deletion needs when the class is gone.
+	// instance is what the provider reports about the instance. It is sufficient to delete the instance when the class is
+	// gone.
 	// +optional
 	Instance *InstanceStatus `json:"instance,omitempty"`
 
-	// launch tells the attempts to make the instance apart.
+	// launch records the current attempt to create the instance.
 	// +optional
 	Launch *LaunchStatus `json:"launch,omitempty"`
 
-	// version of the kubelet that was observed.
+	// version is the observed version of the kubelet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 
-	// applied is what the running instance was made from. It is {} while that is not known, as the specification was
-	// changed during its creation.
+	// applied is the configuration from which the running instance was created. It is {} while the configuration is
+	// unknown, because the spec changed during the creation.
 	// +optional
 	Applied *AppliedStatus `json:"applied,omitempty"`
 
-	// lastOperation is what was last done to the instance.
+	// lastOperation is the last operation on the instance.
 	// +optional
 	LastOperation *LastOperation `json:"lastOperation,omitempty"`
 
-	// failureReason says in one word why the machine is Failed. Set if the phase is Failed, and kept while a machine that
-	// failed is being deleted.
+	// failureReason is the reason why the machine is Failed, in one word. It is set while the phase is Failed. A machine
+	// that failed keeps it during its deletion.
 	// +optional
 	FailureReason MachineFailureReason `json:"failureReason,omitempty"`
 
-	// failureMessage says in a sentence why the machine is Failed. Set if and only if failureReason is.
+	// failureMessage explains in a sentence why the machine is Failed. It is set if and only if failureReason is set.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	FailureMessage string `json:"failureMessage,omitempty"`
 
-	// interruptionTime is when the cloud reclaims the instance, as announced or, where no time was announced, as estimated
-	// from the usual length of such a notice. Set while the condition InterruptionNotice is True.
+	// interruptionTime is when the cloud reclaims the instance. If no time was announced, it is estimated from the usual
+	// length of such a notice. It is set while the condition InterruptionNotice is True.
 	// +optional
 	InterruptionTime *metav1.Time `json:"interruptionTime,omitempty"`
 
-	// conditions of the machine: Launched, Registered, NodeHealthy, UpToDate, Drained, VolumesDetached, Ready, Deleting,
-	// Paused, InterruptionNotice, RemediationRequested.
+	// conditions of the machine: Launched, Registered, NodeHealthy, UpToDate, Drained, DrainExtended, VolumesDetached,
+	// Ready, Deleting, Paused, Preserved, InterruptionNotice, RemediationRequested, CertificateApproved.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -79,68 +83,70 @@ type MachineStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// AppliedNodeTemplate names what was put on a Node from spec.node.
+// AppliedNodeTemplate records what was put on a Node from spec.node.
 type AppliedNodeTemplate struct {
-	// nodeUID is that of the Node.
+	// nodeUID is the UID of the Node.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=128
 	NodeUID types.UID `json:"nodeUID"`
 
-	// labels are the keys of its labels.
+	// labels are the keys of the labels that were put on the Node.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=317
 	Labels []string `json:"labels,omitempty"`
 
-	// annotations are the keys of its annotations.
+	// annotations are the keys of the annotations that were put on the Node.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=317
 	Annotations []string `json:"annotations,omitempty"`
 
-	// taints are its taints, without their values: "dedicated:NoSchedule". Startup taints are not among them.
+	// taints that were put on the Node, without their values, such as "dedicated:NoSchedule". Startup taints are not
+	// included.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=334
 	Taints []string `json:"taints,omitempty"`
 
-	// former has the values that the Node had before. What is wanted no longer gets its former value again.
+	// former contains the previous values of the labels, annotations and taints that were changed. When spec.node no
+	// longer contains one of them, it gets its former value again.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=192
 	Former []FormerValue `json:"former,omitempty"`
 
-	// deviations are what the user data should have done and did not, as the Node showed when it registered.
+	// deviations describe how the Node, when it registered, differed from what the user data should have set up.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	Deviations []NodeDeviation `json:"deviations,omitempty"`
 
-	// inService is true if the Node may have run pods before. Startup taints do not concern it.
+	// inService is true if the Node may already have run pods. Such a Node does not get startup taints.
 	// +optional
 	InService bool `json:"inService,omitempty"`
 }
 
-// NodeDeviation is something that the user data of a machine should have done and did not.
+// NodeDeviation is a difference between a Node and what the user data of its machine should have set up.
 // +kubebuilder:validation:Enum=NoUninitializedTaint;OtherVersion;OtherName
 type NodeDeviation string
 
 const (
-	// NodeNoUninitializedTaint is a Node that registered without the taint machinist.dev/uninitialized although its
-	// machine has taints, so that pods that do not tolerate these may run on it.
+	// NodeNoUninitializedTaint means that the Node registered without the taint machinist.dev/uninitialized although its
+	// machine has taints. Pods that do not tolerate these taints may therefore run on the Node.
 	NodeNoUninitializedTaint NodeDeviation = "NoUninitializedTaint"
-	// NodeOtherVersion is a Node whose kubelet has another version than the machine asks for.
+	// NodeOtherVersion means that the kubelet of the Node has a different version than the machine requests.
 	NodeOtherVersion NodeDeviation = "OtherVersion"
-	// NodeOtherName is a Node with another name than the provider expects of the instance.
+	// NodeOtherName means that the Node has a different name than the provider expects for the instance.
 	NodeOtherName NodeDeviation = "OtherName"
 )
 
-// FormerValue is the value of a label, an annotation or a taint of a Node before it was given another.
+// FormerValue is the value that a label, an annotation or a taint of a Node had before Machinist changed it.
 type FormerValue struct {
 	// name is label/KEY, annotation/KEY or taint/KEY:EFFECT.
 	// +required
@@ -148,48 +154,49 @@ type FormerValue struct {
 	// +kubebuilder:validation:MaxLength=384
 	Name string `json:"name"`
 
-	// value that it had.
+	// value before the change.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value,omitempty"`
 }
 
-// MachinePhase is where in its life a machine is.
+// MachinePhase summarizes where a machine is in its life.
 // +kubebuilder:validation:Enum=Pending;Provisioning;Provisioned;Running;Available;Unhealthy;Updating;Failed;Deleting
 type MachinePhase string
 
 // Phases of a Machine.
 const (
-	// MachinePending has no instance, and none was asked for yet or its configuration is refused.
+	// MachinePending has no instance. Either no instance was requested yet, or the configuration is refused.
 	MachinePending MachinePhase = "Pending"
-	// MachineProvisioning asked for an instance and has none yet: Create failed in a way that is retried, or returned
-	// no providerID so far.
+	// MachineProvisioning has requested an instance and has none yet. Either the creation failed with an error that is
+	// retried, or the cloud has not named the instance yet.
 	MachineProvisioning MachinePhase = "Provisioning"
-	// MachineProvisioned has an instance that is not yet a usable Node.
+	// MachineProvisioned has an instance that is not a usable Node yet.
 	MachineProvisioned MachinePhase = "Provisioned"
 	// MachineRunning has a Node that is Ready and free of startup taints.
 	MachineRunning MachinePhase = "Running"
-	// MachineAvailable stands for Running where there is no target cluster.
+	// MachineAvailable is used instead of Running if there is no target cluster.
 	MachineAvailable MachinePhase = "Available"
-	// MachineUnhealthy was Running, and its Node no longer is Ready or is gone.
+	// MachineUnhealthy was Running, and its Node is no longer Ready or is gone.
 	MachineUnhealthy MachinePhase = "Unhealthy"
-	// MachineUpdating is being changed in place or having its instance replaced.
+	// MachineUpdating is being changed in place, or its instance is being replaced.
 	MachineUpdating MachinePhase = "Updating"
-	// MachineFailed cannot become or stay a Node; failureReason says why.
+	// MachineFailed cannot become or remain a Node. The reason is in failureReason.
 	MachineFailed MachinePhase = "Failed"
 	// MachineDeleting is being deleted.
 	MachineDeleting MachinePhase = "Deleting"
 )
 
-// MachineFailureReason says in one word why a machine is Failed.
+// MachineFailureReason is the reason why a machine is Failed, in one word.
 // +kubebuilder:validation:Enum=CreateError;InsufficientResources;JoinClusterTimeout;InstanceVanished
 type MachineFailureReason string
 
-// Reasons of status.failureReason of a Machine, while its phase is Failed, and during its deletion after that.
+// Reasons of status.failureReason of a Machine, while its phase is Failed and during the deletion after that.
 const (
-	// FailureCreateError surfaces when there is no instance within timeouts.creation.
+	// FailureCreateError surfaces when there is no instance within timeouts.creation, or when the cloud reports that the
+	// instance failed.
 	FailureCreateError MachineFailureReason = "CreateError"
-	// FailureInsufficientResources surfaces when the provider had no capacity or quota within timeouts.creation.
+	// FailureInsufficientResources surfaces when the cloud had no capacity or quota within timeouts.creation.
 	FailureInsufficientResources MachineFailureReason = "InsufficientResources"
 	// FailureJoinClusterTimeout surfaces when the instance did not become a usable Node within timeouts.creation.
 	FailureJoinClusterTimeout MachineFailureReason = "JoinClusterTimeout"
@@ -197,7 +204,7 @@ const (
 	FailureInstanceVanished MachineFailureReason = "InstanceVanished"
 )
 
-// NodeRef names one Node for as long as it lives.
+// NodeRef identifies one Node by its name and UID. Another Node of the same name has another UID.
 type NodeRef struct {
 	// name of the Node.
 	// +required
@@ -212,23 +219,23 @@ type NodeRef struct {
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// InstanceState is the state of an instance at the provider. A provider may report others than those declared here.
+// InstanceState is the state of an instance in the cloud. A provider may report states that are not declared here.
 type InstanceState string
 
 const (
-	// InstancePending is being made.
+	// InstancePending means that the instance is being created.
 	InstancePending InstanceState = "Pending"
-	// InstanceRunning runs.
+	// InstanceRunning means that the instance runs.
 	InstanceRunning InstanceState = "Running"
-	// InstanceStopped exists and does not run.
+	// InstanceStopped means that the instance exists and does not run.
 	InstanceStopped InstanceState = "Stopped"
-	// InstanceTerminating is being deleted.
+	// InstanceTerminating means that the instance is being deleted.
 	InstanceTerminating InstanceState = "Terminating"
 )
 
-// InstanceStatus is what the provider says of an instance.
+// InstanceStatus is what the provider reports about an instance.
 type InstanceStatus struct {
-	// state of the instance: Pending, Running, Stopped, Terminating, or what else the provider reports.
+	// state of the instance: Pending, Running, Stopped, Terminating, or another state that the provider reports.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	State InstanceState `json:"state,omitempty"`
@@ -238,32 +245,32 @@ type InstanceStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	Type string `json:"type,omitempty"`
 
-	// region that the instance is in.
+	// region of the instance.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Region string `json:"region,omitempty"`
 
-	// zone that the instance is in.
+	// zone of the instance.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Zone string `json:"zone,omitempty"`
 
-	// launchTime is when the provider began to make the instance.
+	// launchTime is when the cloud began to create the instance.
 	// +optional
 	LaunchTime *metav1.Time `json:"launchTime,omitempty"`
 
-	// nodeName is the name under which the instance will register as a Node.
+	// nodeName is the name under which the instance registers, or has registered, as a Node.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
-	// nodeProviderID is the provider ID that the instance's Node has, as its class says; empty where it is
-	// spec.providerID.
+	// nodeProviderID is the provider ID that the Node of the instance has according to its class. It is empty if the Node
+	// has spec.providerID.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	NodeProviderID string `json:"nodeProviderID,omitempty"`
 
-	// provider that made the instance and will delete it.
+	// provider that created the instance and will delete it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Provider string `json:"provider,omitempty"`
@@ -272,20 +279,20 @@ type InstanceStatus struct {
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
-	// scope is the provider's own locator for the instance, such as a subscription and resource group. It is opaque and
-	// holds no secrets.
+	// scope is the provider's own locator of the instance, such as a subscription and resource group. It is opaque and
+	// contains no secrets.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Scope string `json:"scope,omitempty"`
 
-	// account is the provider's name of the account in which the instance is, such as a subscription or a project, empty
-	// where that is not known. It holds no secrets.
+	// account is the provider's name of the account that contains the instance, such as a subscription or a project. It is
+	// empty if the account is unknown. It contains no secrets.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Account string `json:"account,omitempty"`
 
-	// userDataHash is a short hash of the user data template that the instance was created from, empty where that is not
-	// known. It is short so that nothing can be found out by it about secrets in user data.
+	// userDataHash is a short hash of the user data template from which the instance was created. It is empty if the
+	// template is unknown. The hash is too short to confirm a guess of a secret in the template.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	UserDataHash string `json:"userDataHash,omitempty"`
@@ -296,52 +303,53 @@ type InstanceStatus struct {
 type LaunchStep string
 
 const (
-	// LaunchStepNone: none of them is under way.
+	// LaunchStepNone means that no such step is in progress.
 	LaunchStepNone LaunchStep = ""
-	// LaunchStepAdopting: the provider may have been asked to tag the instance that the machine was created with.
+	// LaunchStepAdopting means that the provider may have been asked to tag the instance with which the machine was
+	// created.
 	LaunchStepAdopting LaunchStep = "Adopting"
-	// LaunchStepReplacing: the old instance is being removed, a new attempt follows.
+	// LaunchStepReplacing means that the old instance is being removed. A new attempt to create an instance follows.
 	LaunchStepReplacing LaunchStep = "Replacing"
-	// LaunchStepRetrying: the instance failed for lack of capacity before it ran. It is being removed, and the creation is
-	// tried again.
+	// LaunchStepRetrying means that the instance failed for lack of capacity before it ran. It is being removed, and then
+	// the creation is tried again.
 	LaunchStepRetrying LaunchStep = "Retrying"
 )
 
-// LaunchStatus tells the attempts to make an instance apart.
+// LaunchStatus records the current attempt to create an instance.
 type LaunchStatus struct {
-	// attempt counts from 1 to 1000000, where it stays. Together with the UID of the Machine it is the token that makes
-	// creation idempotent. Absent means 1.
+	// attempt is the number of the attempt, from 1 to 1000000. It does not increase further. Together with the UID of the
+	// Machine, it is the token that makes the creation idempotent. If absent, it is 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Attempt int32 `json:"attempt,omitempty"`
 
-	// step is Adopting while an existing instance is being taken over, Replacing while the instance is being replaced
-	// under the same Machine, and Retrying while an instance is being removed that the provider accepted and had no
-	// capacity for.
+	// step is Adopting while an existing instance is being adopted. It is Replacing while the instance is being replaced
+	// under the same Machine. It is Retrying while an instance is being removed that the cloud accepted but had no
+	// capacity for. Otherwise it is empty.
 	// +optional
 	Step LaunchStep `json:"step,omitempty"`
 
-	// oldProviderID is the instance that is being replaced, or was replaced last: the provider may show it for a while.
+	// oldProviderID is the instance that is being replaced or was replaced last. The cloud may still show it for a while.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	OldProviderID string `json:"oldProviderID,omitempty"`
 
-	// noCapacitySince is when the provider was first asked for an instance that it accepted and had no capacity for. Set
-	// until an instance runs.
+	// noCapacitySince is when Machinist first requested an instance that the cloud accepted but had no capacity for. It is
+	// set until an instance runs.
 	// +optional
 	NoCapacitySince *metav1.Time `json:"noCapacitySince,omitempty"`
 
-	// refused is true while the provider has refused every creation of an instance with an error that means that it took
-	// no effect. There is no instance then, and a deletion neither looks for one nor needs credentials. It is taken back
-	// before the next creation is asked for.
+	// refused is true while every attempt to create an instance was refused with an error that means that nothing was
+	// created. There is no instance then, and the Machine can be deleted without credentials and without looking for one.
+	// It is removed before the next creation is requested.
 	// +optional
 	Refused bool `json:"refused,omitempty"`
 }
 
-// AppliedStatus is what a running instance was made from.
+// AppliedStatus is the configuration from which a running instance was created.
 type AppliedStatus struct {
-	// className is the name of the MachineClass, empty for the inline form.
+	// className is the name of the MachineClass. It is empty for the inline form.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClassName string `json:"className,omitempty"`
@@ -351,7 +359,7 @@ type AppliedStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	ProviderSpecHash string `json:"providerSpecHash,omitempty"`
 
-	// version of the kubelet that was asked for.
+	// version of the kubelet that was requested.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
@@ -362,11 +370,11 @@ type AppliedStatus struct {
 type OperationType string
 
 const (
-	// OperationCreate makes the instance and waits for its Node.
+	// OperationCreate creates the instance and waits for its Node.
 	OperationCreate OperationType = "Create"
 	// OperationUpdate changes or replaces the instance.
 	OperationUpdate OperationType = "Update"
-	// OperationHealthCheck follows a Node in trouble.
+	// OperationHealthCheck observes a Node that is not healthy.
 	OperationHealthCheck OperationType = "HealthCheck"
 	// OperationDrain evicts the pods of the Node.
 	OperationDrain OperationType = "Drain"
@@ -374,20 +382,20 @@ const (
 	OperationDelete OperationType = "Delete"
 )
 
-// OperationState is how far an operation has come.
+// OperationState is the progress of an operation.
 // +kubebuilder:validation:Enum=Processing;Succeeded;Failed
 type OperationState string
 
 const (
-	// OperationProcessing is under way, or will be tried again.
+	// OperationProcessing means that the operation is in progress or will be tried again.
 	OperationProcessing OperationState = "Processing"
-	// OperationSucceeded is done.
+	// OperationSucceeded means that the operation is complete.
 	OperationSucceeded OperationState = "Succeeded"
-	// OperationFailed will not be tried again without a change.
+	// OperationFailed means that the operation will not be tried again without a change.
 	OperationFailed OperationState = "Failed"
 )
 
-// LastOperation is what was last done to an instance.
+// LastOperation is the last operation on an instance.
 type LastOperation struct {
 	// type of the operation.
 	// +optional
@@ -397,12 +405,13 @@ type LastOperation struct {
 	// +optional
 	State OperationState `json:"state,omitempty"`
 
-	// description of the operation for people.
+	// description of the operation for users.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	Description string `json:"description,omitempty"`
 
-	// code that the provider returned, by its gRPC name such as ResourceExhausted. Empty if there was no error.
+	// code is the gRPC name of the error that the provider returned, such as ResourceExhausted. It is empty if there was
+	// no error.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Code string `json:"code,omitempty"`
@@ -411,14 +420,14 @@ type LastOperation struct {
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
 
-	// attempts counts the calls of this operation that failed in a row.
+	// attempts is the number of calls of this operation that failed in a row.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Attempts int32 `json:"attempts,omitempty"`
 
-	// nextTryTime is when a creation, an update or a deletion that failed is tried again. It is tried earlier when the
-	// machine, its class or a Secret changes, when the cloud has answered for other machines, or when the provider's
-	// process is restarted.
+	// nextTryTime is when a failed creation, update or deletion is tried again. It is tried earlier if the machine, its
+	// class or a Secret changes, if the cloud recovers and answers for other machines, or if the provider process
+	// restarts.
 	// +optional
 	NextTryTime *metav1.Time `json:"nextTryTime,omitempty"`
 }

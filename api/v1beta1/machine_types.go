@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Timeouts of a Machine where its spec sets none.
+// Default timeouts of a Machine. They apply if its spec sets none.
 const (
 	DefaultCreationTimeout     = 20 * time.Minute
 	DefaultUpdateTimeout       = 20 * time.Minute
@@ -16,8 +16,8 @@ const (
 	DefaultVolumeDetachTimeout = 5 * time.Minute
 )
 
-// MachineSpec says the desired state of one machine. It is also the spec in the template of MachineSets and
-// MachineDeployments.
+// MachineSpec is the desired state of one machine. The templates of MachineSets and MachineDeployments contain the same
+// spec.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.classRef) != has(self.provider)",message="exactly one of classRef and provider must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || has(self.providerSpec)",message="providerSpec is required with provider",fieldPath=".providerSpec",reason="FieldValueRequired"
@@ -25,72 +25,78 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.credentialsRef) || !has(self.classRef)",message="credentialsRef must not be set with classRef: the class has it",fieldPath=".credentialsRef",reason="FieldValueForbidden"
 // +kubebuilder:validation:XValidation:rule="!has(self.userDataRef) || !has(self.classRef)",message="userDataRef must not be set with classRef: the class has it",fieldPath=".userDataRef",reason="FieldValueForbidden"
 type MachineSpec struct {
-	// classRef names the MachineClass to make the instance from. Exactly one of classRef and the inline form (provider
-	// and providerSpec) is set.
+	// classRef names the MachineClass from which the instance is created. Either classRef is set or the inline form, which
+	// consists of provider, providerSpec, credentialsRef and userDataRef.
 	// +optional
 	ClassRef *LocalRef `json:"classRef,omitempty"`
 
-	// provider is the name of the provider process that serves this machine, a DNS label. Inline form only.
+	// provider is the name of the provider process that serves this machine, a DNS label. Only for the inline form.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Provider string `json:"provider,omitempty"`
 
-	// providerSpec describes the instance in the provider's own terms, with apiVersion and kind. Inline form only.
+	// providerSpec describes the instance in the format of the provider, with apiVersion and kind. Only for the inline
+	// form.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	ProviderSpec *runtime.RawExtension `json:"providerSpec,omitempty"`
 
-	// credentialsRef names the Secret with the cloud credentials. Inline form only.
+	// credentialsRef names the Secret with the cloud credentials. Only for the inline form.
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
-	// userDataRef names the Secret with the bootstrap template. Inline form only.
+	// userDataRef names the Secret with the bootstrap template. Only for the inline form.
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
-	// version of the kubelet that is wanted, a semantic version with a leading v, such as v1.36.3. It is handed to the
-	// bootstrap template and to the provider. Empty leaves it to them.
+	// version is the desired version of the kubelet, a complete semantic version with a leading v, such as v1.36.3.
+	// Machinist passes it to the bootstrap template and to the provider. If empty, the template and the provider choose
+	// the version.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$')`,message="must be a whole version of Kubernetes with a leading v, such as v1.36.3"
 	Version string `json:"version,omitempty"`
 
-	// providerID is the provider's name for the instance, equal to spec.providerID of its Node. The provider process
-	// sets it. A Machine that is created with one adopts that instance instead of making one, if its class allows it.
-	// Not allowed in a template.
+	// providerID is the provider's identifier of the instance. It equals spec.providerID of the Node, unless the class
+	// sets nodeProviderID. The provider process sets it. A Machine that is created with a providerID adopts that instance
+	// instead of creating one, if its class allows it. Not allowed in a template.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9+.-]*://[^\s]+)?$`
 	// +kubebuilder:validation:XValidation:rule=`oldSelf == "" || self in ["", oldSelf]`,message="must not change once it is set, except to empty while status.launch.step is Replacing or Retrying"
 	ProviderID string `json:"providerID,omitempty"`
 
-	// node is what the Node carries.
+	// node contains the labels, annotations and taints of the Node.
 	// +optional
 	Node NodeTemplate `json:"node,omitzero"`
 
-	// timeouts of the phases of the machine's life.
+	// timeouts limit how long the phases of the machine may take.
 	// +optional
 	// +kubebuilder:default={}
 	Timeouts MachineTimeouts `json:"timeouts,omitzero"`
 
-	// expireAfter is how old a machine may become: its MachineSet replaces it when it is between nine and ten tenths as
-	// old, another share for each machine, so that machines that were made together do not go together. The other one is
-	// made first where there may be more machines. MachineDisruptionBudgets are asked with the reason Expiry. A Machine
-	// without a set never expires. Unset, no machine does. A change is no reason for a rollout.
+	// expireAfter is the maximum age of the machine. The MachineSet of the machine replaces it when its age is between 90%
+	// and 100% of expireAfter. This share differs for each machine, so that machines that were created together are not
+	// replaced together.
+	//
+	// In a rolling update whose maxSurge is above 0, and in a MachineSet without a MachineDeployment, the new machine is
+	// created before the old one is deleted. The replacement respects MachineDisruptionBudgets, with the reason Expiry. A
+	// Machine without a MachineSet never expires. If unset, no machine expires. A change of expireAfter does not start a
+	// rollout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="must be at least 1m"
 	ExpireAfter *metav1.Duration `json:"expireAfter,omitempty"`
 
-	// lifecycleHooks hold up the deletion of the machine until their owners remove them.
+	// lifecycleHooks delay the deletion of the machine until their owners remove them.
 	// +optional
 	LifecycleHooks LifecycleHooks `json:"lifecycleHooks,omitzero"`
 }
 
-// NodeTemplate is what a Node carries. It is kept in sync on the Node in place and never a reason to replace a
-// machine. What others put on the Node is left alone.
+// NodeTemplate contains the labels, annotations and taints of a Node. A change is applied to existing Nodes and never
+// replaces a machine. Labels, annotations and taints that other clients put on the Node are left alone.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.taints) || !has(self.startupTaints) || !self.startupTaints.exists(s, self.taints.exists(t, t.key == s.key && t.effect == s.effect))",message="a taint must not be in both taints and startupTaints",fieldPath=".startupTaints"
 type NodeTemplate struct {
@@ -112,9 +118,9 @@ type NodeTemplate struct {
 	// +kubebuilder:validation:MaxItems=64
 	Taints []corev1.Taint `json:"taints,omitempty"`
 
-	// startupTaints are present on the Node when it registers and are removed by others, such as a network plugin. The
-	// machine is not Running until they are gone. A Node that may run pods already, such as that of an adopted instance,
-	// does not get them.
+	// startupTaints are on the Node when it registers. Other components, such as a network plugin, remove them. The
+	// machine is not Running until they are gone. A Node that may already run pods, such as the Node of an adopted
+	// instance, does not get them.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -123,27 +129,30 @@ type NodeTemplate struct {
 	StartupTaints []corev1.Taint `json:"startupTaints,omitempty"`
 }
 
-// MachineTimeouts bounds the phases of a machine's life.
+// MachineTimeouts limits how long the phases of a machine may take.
 type MachineTimeouts struct {
-	// creation is the time until the machine must be Running, from its creation or, if something it needs was missing,
-	// from when that came. Then it is Failed. Defaults to 20m.
+	// creation is the time within which the machine must be Running. After this time, it is Failed. The time begins when
+	// the Machine is created, or later, when everything that it needs exists, such as its class and Secrets. Defaults to
+	// 20m.
 	// +optional
 	// +kubebuilder:default="20m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be longer than 0s"
 	Creation *metav1.Duration `json:"creation,omitempty"`
 
-	// update is the time that a change in place may take, drain not counted. Defaults to 20m.
+	// update is how long an update in place may take, not counting the drain. Defaults to 20m.
 	// +optional
 	// +kubebuilder:default="20m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be longer than 0s"
 	Update *metav1.Duration `json:"update,omitempty"`
 
-	// drain is the time that eviction of the pods may take before they are deleted. 0s does not wait. Defaults to 2h.
+	// drain is how long the eviction of pods may take. Shortly before this time ends, the remaining pods are deleted
+	// without regard to PodDisruptionBudgets. With 0s, all pods are deleted at once. Defaults to 2h.
 	// +optional
 	// +kubebuilder:default="2h"
 	Drain *metav1.Duration `json:"drain,omitempty"`
 
-	// volumeDetach is the time to wait for volumes to be detached after the last pod was drained. Defaults to 5m.
+	// volumeDetach is how long to wait until volumes are detached, after the drain has removed the last pod. Defaults to
+	// 5m.
 	// +optional
 	// +kubebuilder:default="5m"
 	VolumeDetach *metav1.Duration `json:"volumeDetach,omitempty"`
@@ -178,14 +187,14 @@ func durationOr(d *metav1.Duration, fallback time.Duration) time.Duration {
 
 // LifecycleHooks are points at which the deletion of a machine waits.
 type LifecycleHooks struct {
-	// preDrain holds the deletion before the node is cordoned and drained.
+	// preDrain delays the deletion before the Node is cordoned and drained.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	PreDrain []LifecycleHook `json:"preDrain,omitempty"`
 
-	// preTerminate holds the deletion after the drain, before the instance is deleted.
+	// preTerminate delays the deletion after the drain, before the instance is deleted.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -193,7 +202,7 @@ type LifecycleHooks struct {
 	PreTerminate []LifecycleHook `json:"preTerminate,omitempty"`
 }
 
-// LifecycleHook holds up the deletion of a machine while it is present.
+// LifecycleHook delays the deletion of a machine until the hook is removed.
 type LifecycleHook struct {
 	// name of the hook, qualified by a DNS domain of its owner, such as backup.example.com or example.com/backup.
 	// +required
@@ -202,14 +211,15 @@ type LifecycleHook struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+(/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Name string `json:"name"`
 
-	// owner of the hook: who will remove it, for people who find it in the way.
+	// owner of the hook: the controller or team that removes it. It tells administrators whom to ask when a deletion waits
+	// for the hook.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Owner string `json:"owner"`
 }
 
-// Machine is one virtual machine at a provider that becomes one Node.
+// Machine is one virtual machine in a cloud, which becomes one Node.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -232,11 +242,11 @@ type Machine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says the desired state of the machine.
+	// spec is the desired state of the machine.
 	// +required
 	Spec MachineSpec `json:"spec"`
 
-	// status is what was observed of the machine.
+	// status is the observed state of the machine.
 	// +optional
 	Status MachineStatus `json:"status,omitempty"`
 }
@@ -247,11 +257,12 @@ func (m *Machine) GetConditions() []metav1.Condition { return m.Status.Condition
 // SetConditions replaces the conditions of the machine.
 func (m *Machine) SetConditions(conditions []metav1.Condition) { m.Status.Conditions = conditions }
 
-// maxLaunchAttempt is far beyond what machines need. A number above it was not counted by anybody.
+// maxLaunchAttempt is the highest number of a launch attempt, far beyond what machines need. A higher number in a
+// status was not counted by Machinist.
 const maxLaunchAttempt = 1000000
 
-// NodeProviderID returns the provider ID that the machine's Node has: that of its instance, unless its class says that
-// Nodes have another one.
+// NodeProviderID returns the provider ID of the machine's Node. This is the provider ID of the instance, unless the
+// class sets another one for its Nodes.
 func (m *Machine) NodeProviderID() string {
 	if m.Status.Instance != nil && m.Status.Instance.NodeProviderID != "" {
 		return m.Status.Instance.NodeProviderID
@@ -259,7 +270,7 @@ func (m *Machine) NodeProviderID() string {
 	return m.Spec.ProviderID
 }
 
-// LaunchAttempt returns the current attempt to make the instance, from 1 to 1000000.
+// LaunchAttempt returns the number of the current attempt to create the instance, from 1 to 1000000.
 func (m *Machine) LaunchAttempt() int32 {
 	if m.Status.Launch == nil {
 		return 1
@@ -267,20 +278,22 @@ func (m *Machine) LaunchAttempt() int32 {
 	return min(max(m.Status.Launch.Attempt, 1), maxLaunchAttempt)
 }
 
-// NextLaunchAttempt returns the number of the attempt after the current one. The last one has none after it.
+// NextLaunchAttempt returns the number of the attempt after the current one. After attempt 1000000, the number stays
+// the same.
 func (m *Machine) NextLaunchAttempt() int32 { return min(m.LaunchAttempt()+1, maxLaunchAttempt) }
 
-// Replacing says whether the instance is being replaced under the same Machine.
+// Replacing reports whether the instance is being replaced under the same Machine.
 func (m *Machine) Replacing() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepReplacing
 }
 
-// Retrying says whether an instance that failed for lack of capacity is being removed, to try its creation again.
+// Retrying reports whether an instance that failed for lack of capacity is being removed, before its creation is tried
+// again.
 func (m *Machine) Retrying() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepRetrying
 }
 
-// Adopting says whether the provider may have been asked to tag the instance that the machine was created with.
+// Adopting reports whether the provider may have been asked to tag the instance with which the machine was created.
 func (m *Machine) Adopting() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepAdopting
 }

@@ -6,20 +6,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// AdoptionPolicy says whether a Machine may take over an instance that exists already.
+// AdoptionPolicy controls whether a Machine may adopt an existing instance.
 // +kubebuilder:validation:Enum=Forbid;Allow
 type AdoptionPolicy string
 
 const (
 	// AdoptionForbid refuses Machines that are created with a providerID.
 	AdoptionForbid AdoptionPolicy = "Forbid"
-	// AdoptionAllow lets a Machine be created with the providerID of an existing instance.
+	// AdoptionAllow permits Machines that are created with the providerID of an existing instance.
 	AdoptionAllow AdoptionPolicy = "Allow"
 )
 
-// MachineClassSpec says how to make an instance.
+// MachineClassSpec describes how to create an instance.
 //
-// CEL's equality does not see a renamed top-level key of providerSpec; the admission policy for classes does.
+// The immutability rule of providerSpec does not detect a top-level key that was renamed, because of the way CEL
+// compares such objects. The admission policy for classes detects it.
 //
 // +kubebuilder:validation:XValidation:rule="self.provider == oldSelf.provider",message="provider is immutable: make a new class",fieldPath=".provider"
 // +kubebuilder:validation:XValidation:rule="self.providerSpec == oldSelf.providerSpec",message="providerSpec is immutable: make a new class",fieldPath=".providerSpec"
@@ -33,50 +34,52 @@ type MachineClassSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Provider string `json:"provider"`
 
-	// providerSpec describes the instance in the provider's own terms, with apiVersion and kind. Machinist does not
-	// read it, the provider validates it. Immutable: a change is a new class and a rollout, so that every revision can
-	// be rolled back to.
+	// providerSpec describes the instance in the format of the provider, with apiVersion and kind. The provider validates
+	// it. Immutable: to change machines, create another class and roll out to it. You can then roll back to every earlier
+	// revision.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	ProviderSpec *runtime.RawExtension `json:"providerSpec"`
 
-	// credentialsRef names the Secret with the cloud credentials. It may be changed at any time, to rotate them.
-	// Without it the provider uses the credentials of its own environment, if it has any.
+	// credentialsRef names the Secret with the cloud credentials. It may be changed at any time, for example to rotate the
+	// credentials. If unset, the provider uses the credentials of its own environment, if there are any.
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
 	// userDataRef names the Secret with the bootstrap template. The reference is immutable. A change of the Secret's
-	// content serves instances that are made later.
+	// content affects only instances that are created later.
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
-	// values are what <<VALUES.NAME>> in the user data stands for, by name. User data with such a placeholder that has no
-	// value here is refused. The list is immutable; a change of the content of ConfigMaps and Secrets serves instances
-	// that are made later.
+	// values are the texts that replace the placeholders <<VALUES.NAME>> in the user data. User data with a placeholder
+	// that has no value here is refused. The list is immutable. A change of the content of its ConfigMaps and Secrets
+	// affects only instances that are created later.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Values []UserDataValue `json:"values,omitempty"`
 
-	// adoption says whether a Machine of this class may be created with the providerID of an existing instance: Forbid
+	// adoption controls whether a Machine of this class may be created with the providerID of an existing instance: Forbid
 	// or Allow. Defaults to Forbid.
 	// +optional
 	// +kubebuilder:default=Forbid
 	Adoption AdoptionPolicy `json:"adoption,omitempty"`
 
-	// nodeProviderID is the provider ID that the Nodes of this class have, where it is not the one of the provider: the
-	// cloud controllers of some distributions set their own, such as k3s://<<NODE_NAME>>. <<NODE_NAME>> is replaced by the
-	// name under which the instance registers, <<INSTANCE_ID>> by the last part of the provider's ID, and <<REGION>> by
-	// the instance's region. A change serves instances that are made later.
+	// nodeProviderID is the provider ID that the Nodes of this class have. Set it only if it differs from the provider's
+	// own: the cloud controllers of some distributions set a different one, such as k3s://<<NODE_NAME>>.
+	//
+	// Three placeholders are replaced: <<NODE_NAME>> by the name under which the instance registers, <<INSTANCE_ID>> by
+	// the last part of the provider ID of the instance, and <<REGION>> by the region of the instance. A change affects
+	// only instances that are created later.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z][a-z0-9+.-]*://([^<> ]|<<REGION>>)*<<(NODE_NAME|INSTANCE_ID)>>([^<> ]|<<(NODE_NAME|INSTANCE_ID|REGION)>>)*$')",message="must begin with a scheme such as k3s:// and contain <<NODE_NAME>> or <<INSTANCE_ID>>; <<REGION>> is replaced too"
 	NodeProviderID string `json:"nodeProviderID,omitempty"`
 
-	// capacity tells an autoscaler what a Node of this class offers while there is none. Every value that is set wins
-	// over what the provider finds out.
+	// capacity describes the Nodes of this class for an autoscaler that has to plan while there is no such Node. A value
+	// that is set here takes precedence over the value that the provider determines.
 	// +optional
 	Capacity *ClassCapacity `json:"capacity,omitempty"`
 }
@@ -88,32 +91,32 @@ type ClassCapacity struct {
 	// +kubebuilder:validation:MaxProperties=64
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 
-	// instanceType of the Node, for the label node.kubernetes.io/instance-type.
+	// instanceType is the value of the Node's label node.kubernetes.io/instance-type.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	InstanceType string `json:"instanceType,omitempty"`
 
-	// region of the Node, for the label topology.kubernetes.io/region.
+	// region is the value of the Node's label topology.kubernetes.io/region.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Region string `json:"region,omitempty"`
 
-	// zone of the Node, for the label topology.kubernetes.io/zone.
+	// zone is the value of the Node's label topology.kubernetes.io/zone.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
 
-	// architecture of the Node, for the label kubernetes.io/arch, such as amd64 or arm64.
+	// architecture is the value of the Node's label kubernetes.io/arch, such as amd64 or arm64.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Architecture string `json:"architecture,omitempty"`
 
-	// draDriver is the driver through which pods claim the devices of the Node by dynamic resource allocation. An
-	// autoscaler then expects devices of this driver and no extended resource.
+	// draDriver is the driver through which pods claim the devices of the Node by dynamic resource allocation. If it is
+	// set, an autoscaler expects devices of this driver instead of an extended resource.
 	// +optional
 	DRADriver *DRADriver `json:"draDriver,omitempty"`
 
-	// csiDrivers are the volume drivers on the Node, so that an autoscaler counts the volumes that a pod needs.
+	// csiDrivers are the volume drivers on the Node. With them, an autoscaler takes the volumes of pods into account.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -130,7 +133,7 @@ type DRADriver struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name"`
 
-	// devices is how many devices a Node has. Defaults to the number of GPUs in the resources of the class.
+	// devices is the number of devices of a Node. Defaults to the number of GPUs in the resources of the class.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1024
@@ -146,7 +149,7 @@ type CSIDriver struct {
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*$`
 	Name string `json:"name"`
 
-	// volumeLimit is how many volumes of the driver a Node can attach; 0, the default, is without a limit.
+	// volumeLimit is the number of volumes of the driver that a Node can attach. 0, the default, means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
@@ -170,44 +173,45 @@ type NodeInfo struct {
 	// +kubebuilder:validation:MaxLength=256
 	InstanceType string `json:"instanceType,omitempty"`
 
-	// region that the instance will be in.
+	// region in which the instance will be.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Region string `json:"region,omitempty"`
 
-	// zone that the instance will be in, empty if the provider chooses it.
+	// zone in which the instance will be. It is empty if the provider chooses the zone.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Zone string `json:"zone,omitempty"`
 }
 
-// MachineClassStatus is what the provider found out about a class.
+// MachineClassStatus is what the provider determined about a class.
 type MachineClassStatus struct {
 	// observedGeneration is the generation of the class that this status describes.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// capacity is the resources that the provider resolved for providerSpec.
+	// capacity contains the resources that the provider determined for providerSpec.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
-	// nodeInfo is what else the provider resolved for providerSpec.
+	// nodeInfo contains other properties of the Node that the provider determined for providerSpec.
 	// +optional
 	NodeInfo *NodeInfo `json:"nodeInfo,omitempty"`
 
-	// account is the provider's name of the account that the credentials open now, empty where that is not known.
+	// account is the provider's name of the account to which the current credentials belong. It is empty if the account is
+	// unknown.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Account string `json:"account,omitempty"`
 
-	// userDataHash is a short hash of the user data template as the Secret has it now.
+	// userDataHash is a short hash of the user data template that the Secret currently contains.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	UserDataHash string `json:"userDataHash,omitempty"`
 
-	// conditions of the class: Ready, and where they are True Deleting, OrphanRemovalBlocked, UserDataWarning,
+	// conditions of the class: Ready, and while they are True Deleting, OrphanRemovalBlocked, UserDataWarning,
 	// UserDataChanged, AccountChanged and JoinBlocked.
 	// +optional
 	// +listType=map
@@ -216,8 +220,9 @@ type MachineClassStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MachineClass says how to make an instance. Many machines share one class. Its provider, providerSpec and userDataRef
-// never change: another instance is another class. A class stays until no Machine uses it.
+// MachineClass describes how to create an instance. Many machines share one class. Its provider, providerSpec,
+// userDataRef and values never change: to change machines, use another class. A class cannot be removed while a Machine
+// uses it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -233,11 +238,11 @@ type MachineClass struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says how to make an instance.
+	// spec describes how to create an instance.
 	// +required
 	Spec MachineClassSpec `json:"spec"`
 
-	// status is what the provider found out.
+	// status is what the provider determined about the class.
 	// +optional
 	Status MachineClassStatus `json:"status,omitempty"`
 }

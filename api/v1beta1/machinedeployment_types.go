@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Values of a MachineDeployment where its spec sets none.
+// Default values of a MachineDeployment. They apply if its spec sets none.
 const (
 	DefaultMaxSurge                    = 1
 	DefaultMaxUnavailable              = 0
@@ -17,7 +17,7 @@ const (
 	DefaultProgressDeadline            = 10 * time.Minute
 )
 
-// MachineDeploymentSpec says the desired number and kind of machines, and how they change.
+// MachineDeploymentSpec is the desired number and kind of machines, and how they are replaced when they change.
 //
 // +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",message="selector is immutable",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
@@ -25,165 +25,169 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.progressDeadline) || duration(self.progressDeadline).getSeconds() > (has(self.minReadySeconds) ? self.minReadySeconds : 0)",message="progressDeadline must be longer than minReadySeconds",fieldPath=".progressDeadline"
 type MachineDeploymentSpec struct {
-	// replicas is the number of machines wanted, 0 to 100000. If it is left out, the current number is kept. A new object
-	// gets 1, or the nearest number within the bounds that its annotations give an autoscaler.
+	// replicas is the desired number of machines, from 0 to 100000. If it is left out, an existing object keeps its
+	// current number. A new object gets 1, or the nearest number within the autoscaler's bounds in its annotations.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// selector finds MachineSets that the deployment may adopt. It must match the labels of the template. Immutable.
+	// selector selects the MachineSets that the deployment may adopt. It must match the labels of the template. Immutable.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 
-	// template that Machines are made from. A change of provider, providerSpec, classRef, version or userDataRef is a
-	// new revision and rolls out; everything else reaches existing Machines in place.
+	// template from which Machines are created. A change of provider, providerSpec, classRef, version or userDataRef
+	// creates a new revision and starts a rollout. All other changes are applied to existing Machines in place.
 	// +required
 	Template MachineTemplateSpec `json:"template"`
 
-	// strategy says how a new revision replaces an old one.
+	// strategy defines how machines of an old revision are replaced.
 	// +optional
 	// +kubebuilder:default={}
 	Strategy DeploymentStrategy `json:"strategy,omitzero"`
 
-	// minReadySeconds is how long a machine must be Ready until it counts as available. Defaults to 0.
+	// minReadySeconds is how long a machine must be Ready before it counts as available. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
-	// deletePolicy says which of equally good machines is deleted first: Random, Newest or Oldest. Defaults to Random.
+	// deletePolicy selects which of otherwise equal machines is deleted first: Random, Newest or Oldest. Defaults to
+	// Random.
 	// +optional
 	// +kubebuilder:default=Random
 	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
 
-	// rolloutAfter makes a new revision of the same template once that time is past: it renews all machines. With strategy
-	// InPlace, which makes none, it reaches only machines that are made later, like a change of userDataRef.
+	// rolloutAfter replaces all machines that were created before this time. When the time has passed, the deployment
+	// creates a new revision from the same template. The strategy InPlace creates no new machines for this. With InPlace,
+	// rolloutAfter therefore affects only machines that are created later, like a change of userDataRef.
 	// +optional
 	RolloutAfter *metav1.Time `json:"rolloutAfter,omitempty"`
 
-	// paused stops rollouts. Scaling and the replacement of failed machines go on.
+	// paused stops rollouts. Scaling and the replacement of failed machines continue.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// revisionHistoryLimit is the number of old MachineSets kept to roll back to. Defaults to 10.
+	// revisionHistoryLimit is the number of old MachineSets that are kept for a rollback. Defaults to 10.
 	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// progressDeadline is how long a rollout may go without progress until Progressing reports it. It must be longer than
-	// minReadySeconds. Defaults to 10m.
+	// progressDeadline is how long a rollout may make no progress before the condition Progressing reports it. It must be
+	// longer than minReadySeconds. Defaults to 10m.
 	// +optional
 	// +kubebuilder:default="10m"
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 
-	// remediation bounds the replacement of failed and unhealthy machines.
+	// remediation limits the replacement of failed and unhealthy machines.
 	// +optional
 	// +kubebuilder:default={}
 	Remediation MachineRemediation `json:"remediation,omitzero"`
 }
 
-// DeploymentStrategyType names a way to replace an old revision by a new one.
+// DeploymentStrategyType is a way to replace an old revision with a new one.
 // +kubebuilder:validation:Enum=RollingUpdate;Recreate;OnDelete;InPlace
 type DeploymentStrategyType string
 
 const (
-	// StrategyRollingUpdate replaces machines step by step, within maxSurge and maxUnavailable.
+	// StrategyRollingUpdate replaces machines gradually, within maxSurge and maxUnavailable.
 	StrategyRollingUpdate DeploymentStrategyType = "RollingUpdate"
-	// StrategyRecreate deletes all old machines before it makes new ones.
+	// StrategyRecreate deletes all old machines before it creates new ones.
 	StrategyRecreate DeploymentStrategyType = "Recreate"
-	// StrategyOnDelete uses the new revision only for machines that someone deletes.
+	// StrategyOnDelete replaces an old machine only when a user deletes it. A machine without an instance is replaced at
+	// once.
 	StrategyOnDelete DeploymentStrategyType = "OnDelete"
-	// StrategyInPlace hands machines over to the new revision, whose provider changes them in place where it can.
+	// StrategyInPlace hands machines over to the new revision. The provider changes them in place, or replaces their
+	// instances under the same Machines if it cannot.
 	StrategyInPlace DeploymentStrategyType = "InPlace"
 )
 
-// DeploymentStrategy says how a new revision replaces an old one.
+// DeploymentStrategy defines how machines of an old revision are replaced.
 type DeploymentStrategy struct {
 	// type of the strategy: RollingUpdate, Recreate, OnDelete or InPlace. Defaults to RollingUpdate.
 	// +optional
 	// +kubebuilder:default=RollingUpdate
 	Type DeploymentStrategyType `json:"type,omitempty"`
 
-	// rollingUpdate is used when type is RollingUpdate.
+	// rollingUpdate contains the limits of a rolling update. It is used only if type is RollingUpdate.
 	// +optional
 	RollingUpdate *RollingUpdate `json:"rollingUpdate,omitempty"`
 
-	// inPlace is used when type is InPlace.
+	// inPlace contains the limits of an update in place. It is used only if type is InPlace.
 	// +optional
 	InPlace *InPlaceUpdate `json:"inPlace,omitempty"`
 }
 
-// RollingUpdate bounds a rolling update.
+// RollingUpdate limits a rolling update.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.maxSurge) && self.maxSurge != 0 && self.maxSurge != '0%') || (has(self.maxUnavailable) && self.maxUnavailable != 0 && self.maxUnavailable != '0%')",message="maxSurge and maxUnavailable must not both be 0: nothing could be replaced",fieldPath=".maxUnavailable"
 type RollingUpdate struct {
-	// maxSurge is how many machines there may be above replicas: a number, or a percentage of replicas, rounded up.
+	// maxSurge is how many machines may exist in addition to replicas: a number, or a percentage of replicas, rounded up.
 	// Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 
-	// maxUnavailable is how many of replicas may be unavailable: a number, or a percentage of replicas, rounded down.
-	// Not 0 if maxSurge is 0. Defaults to 0.
+	// maxUnavailable is how many of the replicas may be unavailable: a number, or a percentage of replicas, rounded down.
+	// It must not be 0 if maxSurge is 0. Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
-// InPlaceOrchestration says who chooses the machines that are updated in place.
+// InPlaceOrchestration defines who selects the machines that are updated in place.
 // +kubebuilder:validation:Enum=Auto;Manual
 type InPlaceOrchestration string
 
 const (
 	// OrchestrationAuto updates as many machines at a time as maxUnavailable allows.
 	OrchestrationAuto InPlaceOrchestration = "Auto"
-	// OrchestrationManual updates the machines that carry the label machinist.dev/selected-for-update.
+	// OrchestrationManual updates only machines with the label machinist.dev/selected-for-update.
 	OrchestrationManual InPlaceOrchestration = "Manual"
 )
 
-// InPlaceUpdate bounds an update in place.
+// InPlaceUpdate limits an update in place.
 type InPlaceUpdate struct {
-	// maxUnavailable is how many of replicas may be unavailable: a number, or a percentage of replicas, rounded down.
-	// Defaults to 1.
+	// maxUnavailable is how many of the replicas may be unavailable: a number, or a percentage of replicas, rounded down.
+	// It counts as at least 1. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// orchestration says who chooses the machines: Auto, or Manual by the label machinist.dev/selected-for-update.
-	// Defaults to Auto.
+	// orchestration defines who selects the machines. With Auto, the deployment does. With Manual, users do with the label
+	// machinist.dev/selected-for-update. Defaults to Auto.
 	// +optional
 	// +kubebuilder:default=Auto
 	Orchestration InPlaceOrchestration `json:"orchestration,omitempty"`
 }
 
-// MachineRemediation bounds the replacement of failed and unhealthy machines.
+// MachineRemediation limits the replacement of failed and unhealthy machines.
 type MachineRemediation struct {
-	// maxInFlight is how many failed or unhealthy machines are replaced at a time: a number, or a percentage of
-	// replicas, rounded up and at least 1 unless it is 0. Defaults to 1. Machines whose instance vanished are replaced
-	// at once, however many they are, unless it is 0.
+	// maxInFlight is how many failed or unhealthy machines are replaced at a time: a number, or a percentage of replicas,
+	// rounded up and at least 1 unless it is 0. Machines whose instance vanished are all replaced at once, unless
+	// maxInFlight is 0. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
 }
 
-// MachineDeploymentStatus is what was observed of a deployment.
+// MachineDeploymentStatus is the observed state of a deployment.
 type MachineDeploymentStatus struct {
-	// observedGeneration is the generation of the deployment that was last acted upon. It is 0 before the first one, and
-	// not missing: without it kstatus takes an object that nothing has acted upon for one that is done.
+	// observedGeneration is the most recent generation of the deployment that the manager has acted on. It is 0 for a new
+	// object. It is never missing, because tools that use kstatus would then treat a new object as complete.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// replicas is the number of machines that are not being deleted, over all revisions.
+	// replicas is the number of machines of all revisions that are not being deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas int32 `json:"replicas"`
 
-	// fullyLabeledReplicas is the number of machines that carry all labels of their set's template.
+	// fullyLabeledReplicas is the number of machines that have all labels of the template of their set.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	FullyLabeledReplicas int32 `json:"fullyLabeledReplicas"`
@@ -193,13 +197,13 @@ type MachineDeploymentStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	UpdatedReplicas int32 `json:"updatedReplicas"`
 
-	// upToDateReplicas is the number of machines whose instance is what their spec asks for.
+	// upToDateReplicas is the number of machines whose instance matches their spec.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UpToDateReplicas int32 `json:"upToDateReplicas"`
 
-	// upToDateReadyReplicas is the number of machines of the newest revision that are Ready and whose instance is what
-	// their spec asks for.
+	// upToDateReadyReplicas is the number of machines of the newest revision that are Ready and whose instance matches
+	// their spec.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UpToDateReadyReplicas int32 `json:"upToDateReadyReplicas"`
@@ -214,12 +218,13 @@ type MachineDeploymentStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	AvailableReplicas int32 `json:"availableReplicas"`
 
-	// unavailableReplicas is the number of machines that are missing to replicas available ones.
+	// unavailableReplicas is the number of available machines that are missing to reach replicas.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UnavailableReplicas int32 `json:"unavailableReplicas"`
 
-	// collisionCount counts collisions of the template hash. It goes into the hash, to find another name.
+	// collisionCount is the number of collisions of the template hash. It is part of the hash, so that a collision leads
+	// to another name.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
@@ -234,32 +239,34 @@ type MachineDeploymentStatus struct {
 	// +kubebuilder:validation:MaxLength=32768
 	Selector string `json:"selector,omitempty"`
 
-	// failedMachines describes at most 10 of the machines that failed.
+	// failedMachines describes machines that failed, at most 10.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
 	FailedMachines []FailedMachine `json:"failedMachines,omitempty"`
 
-	// recentFailures are the last 5 machines that failed, could not be launched or were found unhealthy, the newest first,
-	// one entry for each machine. They stay when the machines were repaired or replaced. The time is when the failure
-	// began; of a message longer than 1024 bytes the beginning is kept.
+	// recentFailures describes the last 5 machines that failed, could not be launched or were found unhealthy, the newest
+	// first. Each machine has one entry, which stays after the machine was repaired or replaced. Its time is when the
+	// failure began. A message is cut after 1024 bytes.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=5
 	RecentFailures []FailedMachine `json:"recentFailures,omitempty"`
 
-	// versions counts the machines that are not being deleted by the version of the kubelet that was observed. A machine
-	// without a node counts for none. Of more than 32 versions the most frequent are listed. It may be 30 seconds late.
+	// versions counts the machines by the observed version of their kubelet. Machines without a Node and machines that are
+	// being deleted do not count. If there are more than 32 versions, the most frequent ones are listed. The numbers may
+	// be 30 seconds old.
 	// +optional
 	// +listType=map
 	// +listMapKey=version
 	// +kubebuilder:validation:MaxItems=32
 	Versions []VersionCount `json:"versions,omitempty"`
 
-	// conditions of the deployment: Ready, Reconciling and Stalled sum it up; Available, Progressing, RollingOut, Frozen,
-	// Paused, and those of its sets: ScalingUp, ScalingDown, ReplicaFailure, MachinesReady.
+	// conditions of the deployment. Ready, Reconciling and Stalled summarize the others. These are Available, Progressing,
+	// RollingOut, Frozen, Paused, ScalableFromZero, and the conditions of its sets: ScalingUp, ScalingDown,
+	// ReplicaFailure, MachinesReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -267,7 +274,7 @@ type MachineDeploymentStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// VersionCount is how many machines have a version.
+// VersionCount is the number of machines with one version of the kubelet.
 type VersionCount struct {
 	// version of the kubelet.
 	// +required
@@ -275,13 +282,13 @@ type VersionCount struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 
-	// count of machines.
+	// count is the number of machines with that version.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Count int32 `json:"count"`
 }
 
-// MachineDeployment keeps a number of equal machines and rolls changes of their template out.
+// MachineDeployment maintains a number of equal machines and rolls out changes of their template.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -305,11 +312,11 @@ type MachineDeployment struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says the desired number and kind of machines, and how they change.
+	// spec is the desired number and kind of machines, and how they are replaced when they change.
 	// +required
 	Spec MachineDeploymentSpec `json:"spec"`
 
-	// status is what was observed of the deployment.
+	// status is the observed state of the deployment.
 	// +optional
 	// +kubebuilder:default={}
 	Status MachineDeploymentStatus `json:"status,omitempty"`
@@ -323,8 +330,8 @@ func (d *MachineDeployment) SetConditions(conditions []metav1.Condition) {
 	d.Status.Conditions = conditions
 }
 
-// ReplicasOrDefault returns the number of machines wanted, 1 if unset. The manager stores the number of an object that
-// has none before it acts upon the object.
+// ReplicasOrDefault returns the desired number of machines, 1 if unset. The manager stores a number in an object that
+// has none before it acts on the object.
 func (d *MachineDeployment) ReplicasOrDefault() int32 {
 	return int32Or(d.Spec.Replicas, DefaultReplicas)
 }
@@ -389,7 +396,7 @@ func (s DeploymentStrategy) OrchestrationOrDefault() InPlaceOrchestration {
 	return s.InPlace.Orchestration
 }
 
-// MaxInFlightOrDefault returns the remediations that may be in flight, 1 if unset.
+// MaxInFlightOrDefault returns maxInFlight, 1 if unset.
 func (r MachineRemediation) MaxInFlightOrDefault() intstr.IntOrString {
 	return intOrStringOr(r.MaxInFlight, DefaultMaxInFlight)
 }

@@ -5,16 +5,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// DisruptionReason says why a machine is taken out of service although nobody asked for fewer machines.
+// DisruptionReason is a reason, other than a scale-down, to take a machine out of service.
 // +kubebuilder:validation:Enum=Remediation;Replace;Rollout;InPlaceUpdate;Expiry
 type DisruptionReason string
 
-// Voluntary disruption has these reasons. A scale-down, a deletion by people and a machine whose instance is gone are
-// none: they ask no budget.
+// A voluntary disruption has one of these reasons. A scale-down, a deletion by a user, and the replacement of a machine
+// whose instance is gone are not voluntary disruptions, and no budget limits them.
 const (
 	// DisruptionRemediation replaces a machine that failed or that a health check found unhealthy.
 	DisruptionRemediation DisruptionReason = "Remediation"
-	// DisruptionReplace replaces a machine because of AnnotationReplace.
+	// DisruptionReplace replaces a machine that has AnnotationReplace.
 	DisruptionReplace DisruptionReason = "Replace"
 	// DisruptionRollout replaces a machine of an old revision.
 	DisruptionRollout DisruptionReason = "Rollout"
@@ -24,57 +24,60 @@ const (
 	DisruptionExpiry DisruptionReason = "Expiry"
 )
 
-// DisruptionReasons are all reasons. Where room is short, the first goes first.
+// DisruptionReasons are all reasons in the order of their priority. When room in a budget is short, the first reason
+// goes first.
 var DisruptionReasons = []DisruptionReason{DisruptionRemediation, DisruptionReplace, DisruptionRollout,
 	DisruptionInPlaceUpdate, DisruptionExpiry}
 
-// MachineDisruptionBudgetSpec says how many machines may be disrupted at a time, for which reasons, and when.
+// MachineDisruptionBudgetSpec limits how many machines may be disrupted at a time, for which reasons, and when.
 type MachineDisruptionBudgetSpec struct {
-	// selector finds the Machines of the namespace that this budget is about, all of them if it is empty.
+	// selector selects the Machines of the namespace to which this budget applies. If it is empty, it selects all
+	// Machines.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 
-	// maxDisrupted is how many of the selected machines may be disrupted at a time: a number, or a percentage of those
-	// that there are, rounded down and at least 1 unless it is 0. 0 allows no disruption.
+	// maxDisrupted is how many of the selected machines may be disrupted at a time: a number, or a percentage of the
+	// selected machines, rounded down and at least 1 unless it is 0. 0 allows no disruption.
 	// +required
 	MaxDisrupted intstr.IntOrString `json:"maxDisrupted"`
 
-	// reasons are those that have to ask this budget. Empty stands for all of them. Whatever else disrupts a machine is
-	// counted too.
+	// reasons are the reasons that this budget limits. If empty, the budget limits all of them. Machines that are
+	// disrupted for another reason count too.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=5
 	Reasons []DisruptionReason `json:"reasons,omitempty"`
 
-	// windows are times that come again. Without any the budget is always in force.
+	// windows are recurring times. Without windows, the budget is always in force.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Windows []DisruptionWindow `json:"windows,omitempty"`
 
-	// apply says whether the budget is in force while a window is open (Inside) or while all are closed (Outside).
-	// Defaults to Inside.
+	// apply defines whether the budget is in force while a window is open (Inside) or while all windows are closed
+	// (Outside). Defaults to Inside.
 	// +optional
 	// +kubebuilder:default=Inside
 	Apply DisruptionApply `json:"apply,omitempty"`
 }
 
-// DisruptionApply says when a budget with windows is in force.
+// DisruptionApply defines when a budget with windows is in force.
 // +kubebuilder:validation:Enum=Inside;Outside
 type DisruptionApply string
 
 const (
-	// ApplyInside has the budget in force while a window is open.
+	// ApplyInside means that the budget is in force while a window is open.
 	ApplyInside DisruptionApply = "Inside"
-	// ApplyOutside has the budget in force while no window is open.
+	// ApplyOutside means that the budget is in force while no window is open.
 	ApplyOutside DisruptionApply = "Outside"
 )
 
-// DisruptionWindow is a time that comes again.
+// DisruptionWindow is a recurring time.
 type DisruptionWindow struct {
-	// schedule is when the window opens, as the five fields of cron: minute, hour, day of the month, month, day of the
-	// week; or @hourly, @daily, @weekly, @monthly or @yearly. Where a change to daylight saving skips the time, the window
-	// opens at the change. Where the time comes twice, the window opens twice.
+	// schedule defines when the window opens. It consists of the five fields of cron (minute, hour, day of the month,
+	// month, day of the week), or is @hourly, @daily, @weekly, @monthly or @yearly. If a change to daylight saving time
+	// skips the scheduled time, the window opens at the moment of the change. If the scheduled time occurs twice, the
+	// window opens twice.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -85,16 +88,17 @@ type DisruptionWindow struct {
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// duration is how long the window stays open, in elapsed time: from 1m to 168h. A change to daylight saving makes it
-	// neither longer nor shorter. Windows may overlap.
+	// duration is how long the window stays open, from 1m to 168h. It is elapsed time: a change to or from daylight saving
+	// time does not change it. Windows may overlap.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be from 1m to 168h"
 	Duration metav1.Duration `json:"duration"`
 }
 
-// MachineDisruptionBudgetStatus is how much of a budget is used. It is for people: no decision depends on it.
+// MachineDisruptionBudgetStatus shows how much of a budget is used. It is for information only: no decision depends on
+// it.
 type MachineDisruptionBudgetStatus struct {
-	// observedGeneration is the generation of the budget that the status is of.
+	// observedGeneration is the generation of the budget that this status describes.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -105,19 +109,19 @@ type MachineDisruptionBudgetStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Selected int32 `json:"selected"`
 
-	// disrupted is how many of them are disrupted.
+	// disrupted is the number of selected machines that are disrupted.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	Disrupted int32 `json:"disrupted"`
 
-	// allowed is how many may be disrupted at a time now. Unset while the budget is not in force.
+	// allowed is how many machines may currently be disrupted at a time. It is unset while the budget is not in force.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Allowed *int32 `json:"allowed,omitempty"`
 
-	// nextChange is when a window opens or closes, so that the budget comes into force or no longer is. Unset without
-	// windows.
+	// nextChange is when the budget next starts or stops being in force, because a window opens or closes. It is unset if
+	// the budget has no windows.
 	// +optional
 	NextChange *metav1.Time `json:"nextChange,omitempty"`
 
@@ -129,8 +133,8 @@ type MachineDisruptionBudgetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MachineDisruptionBudget says how many machines may be disrupted at a time, for which reasons, and when. A machine is
-// disrupted for one of its reasons only if every budget that selects the machine and is in force has room.
+// MachineDisruptionBudget limits how many machines may be disrupted at a time, for which reasons, and when. A machine
+// is disrupted for one of these reasons only if every budget that selects the machine and is in force has room.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -148,11 +152,11 @@ type MachineDisruptionBudget struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says how many machines may be disrupted at a time.
+	// spec limits how many machines may be disrupted at a time.
 	// +required
 	Spec MachineDisruptionBudgetSpec `json:"spec"`
 
-	// status is how much of that is used.
+	// status shows how much of the budget is used.
 	// +optional
 	Status MachineDisruptionBudgetStatus `json:"status,omitempty"`
 }

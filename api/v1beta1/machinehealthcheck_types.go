@@ -6,19 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// DefaultMaxUnhealthy is the share of selected machines that may be unhealthy before remediation stops.
+// DefaultMaxUnhealthy is the default share of the selected machines that may be unhealthy before remediation stops.
 const DefaultMaxUnhealthy = "40%"
 
-// MachineHealthCheckSpec says when a machine is unhealthy and what must be done then.
+// MachineHealthCheckSpec defines when a machine is unhealthy and what happens then.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeStartupTimeout) || duration(self.nodeStartupTimeout) > duration('0s')",message="nodeStartupTimeout must be longer than 0s",fieldPath=".nodeStartupTimeout"
 type MachineHealthCheckSpec struct {
-	// selector finds the Machines that this check judges, all of the namespace if it is empty. Machines that no check
-	// selects follow the manager's built-in policy.
+	// selector selects the Machines that this check evaluates. If it is empty, it selects all Machines of the namespace.
+	// Machines that no check selects follow the manager's flags --health-timeout and --health-node-conditions.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 
-	// unhealthyNodeConditions are the node conditions that make a machine unhealthy. One is enough.
+	// unhealthyNodeConditions are the Node conditions that make a machine unhealthy. One of them is enough.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -26,35 +26,37 @@ type MachineHealthCheckSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	UnhealthyNodeConditions []UnhealthyNodeCondition `json:"unhealthyNodeConditions,omitempty"`
 
-	// nodeStartupTimeout is how long after its creation a Machine may be without a Node. The shorter of it and the
-	// Machine's timeouts.creation holds. Unset, only the latter does.
+	// nodeStartupTimeout is how long a Machine may be without a Node after its creation. The shorter of this timeout and
+	// timeouts.creation of the Machine applies. If unset, only timeouts.creation applies.
 	// +optional
 	NodeStartupTimeout *metav1.Duration `json:"nodeStartupTimeout,omitempty"`
 
-	// maxUnhealthy is how many of the selected machines may be unhealthy: a number, or a percentage of them, rounded
-	// down and at least 1 unless it is 0. Above it nothing is remediated. Defaults to 40%.
+	// maxUnhealthy is how many of the selected machines may be unhealthy: a number, or a percentage of the selected
+	// machines, rounded down and at least 1 unless it is 0. While more machines are unhealthy, none is remediated.
+	// Defaults to 40%.
 	// +optional
 	// +kubebuilder:default="40%"
 	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
 
-	// remediation says what is done with an unhealthy machine.
+	// remediation defines what happens to an unhealthy machine.
 	// +optional
 	// +kubebuilder:default={}
 	Remediation HealthCheckRemediation `json:"remediation,omitzero"`
 }
 
-// UnhealthyNodeCondition is a node condition that makes a machine unhealthy once it lasted for a time.
+// UnhealthyNodeCondition is a Node condition that makes a machine unhealthy when it has lasted for a time.
 //
 // +kubebuilder:validation:XValidation:rule="self.type in ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable'] || !(self.type.lowerAscii() in ['ready', 'memorypressure', 'diskpressure', 'pidpressure', 'networkunavailable'])",message="no Node has a condition that is spelled so: write Ready, MemoryPressure, DiskPressure, PIDPressure or NetworkUnavailable",fieldPath=".type"
 type UnhealthyNodeCondition struct {
-	// type of the node condition, such as Ready. Case matters: a condition of Kubernetes in another spelling is refused.
+	// type of the Node condition, such as Ready. It is case-sensitive: a standard condition of Kubernetes in another
+	// spelling is refused.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	Type corev1.NodeConditionType `json:"type"`
 
-	// status of the node condition: True, False or Unknown.
+	// status of the Node condition: True, False or Unknown.
 	// +required
 	// +kubebuilder:validation:Enum=True;False;Unknown
 	Status corev1.ConditionStatus `json:"status"`
@@ -64,42 +66,43 @@ type UnhealthyNodeCondition struct {
 	Timeout metav1.Duration `json:"timeout"`
 }
 
-// RemediationType names what is done with an unhealthy machine.
+// RemediationType defines what happens to an unhealthy machine.
 // +kubebuilder:validation:Enum=Replace;External;None
 type RemediationType string
 
 const (
-	// RemediationReplace marks the machine; its owner deletes and replaces it.
+	// RemediationReplace marks the machine, and its owner deletes and replaces it.
 	RemediationReplace RemediationType = "Replace"
-	// RemediationExternal marks the machine; a remediator outside Machinist acts.
+	// RemediationExternal marks the machine for a remediator outside Machinist.
 	RemediationExternal RemediationType = "External"
-	// RemediationNone marks nothing; the check only counts.
+	// RemediationNone marks no machine. The check only counts unhealthy machines.
 	RemediationNone RemediationType = "None"
 )
 
-// HealthCheckRemediation says what is done with an unhealthy machine.
+// HealthCheckRemediation defines what happens to an unhealthy machine.
 type HealthCheckRemediation struct {
-	// type of remediation: Replace lets the owner of the machine replace it, External marks it for a remediator outside
-	// Machinist, None only counts. Defaults to Replace.
+	// type of remediation. With Replace, the owner of the machine replaces it. With External, the machine is marked for a
+	// remediator outside Machinist. With None, unhealthy machines are only counted. Defaults to Replace.
 	// +optional
 	// +kubebuilder:default=Replace
 	Type RemediationType `json:"type,omitempty"`
 
-	// maxRetries is how many times in a row the replacement of a machine is replaced in turn. Unset is without limit.
+	// maxRetries is how many times in a row the replacement of a machine may itself be replaced. If unset, there is no
+	// limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	MaxRetries *int32 `json:"maxRetries,omitempty"`
 }
 
-// MachineHealthCheckStatus is what was observed by a health check.
+// MachineHealthCheckStatus is the observed state of a health check.
 type MachineHealthCheckStatus struct {
-	// observedGeneration is the generation of the check that was last acted upon.
+	// observedGeneration is the most recent generation of the check that the manager has acted on.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// expectedMachines is the number of machines selected.
+	// expectedMachines is the number of selected machines.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ExpectedMachines int32 `json:"expectedMachines"`
@@ -114,7 +117,7 @@ type MachineHealthCheckStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	RemediationsAllowed int32 `json:"remediationsAllowed"`
 
-	// targets are the names of the machines judged unhealthy, in order, at most 100.
+	// targets are the names of the unhealthy machines, in alphabetical order, at most 100.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=100
@@ -129,7 +132,7 @@ type MachineHealthCheckStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MachineHealthCheck says when machines are unhealthy and what must be done then.
+// MachineHealthCheck defines when machines are unhealthy and what happens then.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -146,11 +149,11 @@ type MachineHealthCheck struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says when a machine is unhealthy and what must be done then.
+	// spec defines when a machine is unhealthy and what happens then.
 	// +required
 	Spec MachineHealthCheckSpec `json:"spec"`
 
-	// status is what was observed.
+	// status is the observed state of the check.
 	// +optional
 	Status MachineHealthCheckStatus `json:"status,omitempty"`
 }

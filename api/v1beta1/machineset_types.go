@@ -4,36 +4,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultReplicas is the number of machines of a set or deployment whose spec says nothing.
+// DefaultReplicas is the number of machines of a new set or deployment whose spec sets none.
 const DefaultReplicas int32 = 1
 
-// DeletePolicy says which of equally good machines a set deletes first.
+// DeletePolicy selects which of otherwise equal machines a set deletes first.
 // +kubebuilder:validation:Enum=Random;Newest;Oldest
 type DeletePolicy string
 
 const (
-	// DeleteRandom orders by a hash of the machine's UID and the set's generation.
+	// DeleteRandom deletes machines in the order of a hash of their UID and the generation of the set.
 	DeleteRandom DeletePolicy = "Random"
-	// DeleteNewest deletes the youngest first.
+	// DeleteNewest deletes the youngest machine first.
 	DeleteNewest DeletePolicy = "Newest"
-	// DeleteOldest deletes the oldest first.
+	// DeleteOldest deletes the oldest machine first.
 	DeleteOldest DeletePolicy = "Oldest"
 )
 
-// TemplateMeta is the metadata of the Machines that are made from a template.
+// TemplateMeta is the metadata of the Machines that are created from a template.
 type TemplateMeta struct {
-	// labels of the Machines. Changes reach existing Machines in place, removed keys too.
+	// labels of the Machines. Changes are applied to existing Machines in place, including the removal of keys.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// annotations of the Machines. Changes reach existing Machines in place, removed keys too.
+	// annotations of the Machines. Changes are applied to existing Machines in place, including the removal of keys.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// MachineTemplateSpec is what Machines are made from.
+// MachineTemplateSpec is the template from which Machines are created.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.providerID) || size(self.spec.providerID) == 0",message="providerID must not be set in a template",fieldPath=".spec.providerID",reason="FieldValueForbidden"
 type MachineTemplateSpec struct {
@@ -46,48 +46,49 @@ type MachineTemplateSpec struct {
 	Spec MachineSpec `json:"spec"`
 }
 
-// MachineSetSpec says the desired number and kind of machines.
+// MachineSetSpec is the desired number and kind of machines.
 //
 // +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",message="selector is immutable",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 type MachineSetSpec struct {
-	// replicas is the number of machines wanted, 0 to 100000. If it is left out, the current number is kept. A new object
-	// gets 1, or the nearest number within the bounds that its annotations give an autoscaler.
+	// replicas is the desired number of machines, from 0 to 100000. If it is left out, an existing object keeps its
+	// current number. A new object gets 1, or the nearest number within the autoscaler's bounds in its annotations.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// selector finds Machines that the set may adopt. It must match the labels of the template. Immutable.
+	// selector selects the Machines that the set may adopt. It must match the labels of the template. Immutable.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 
-	// template that Machines are made from.
+	// template from which Machines are created.
 	// +required
 	Template MachineTemplateSpec `json:"template"`
 
-	// minReadySeconds is how long a machine must be Ready until it counts as available. Defaults to 0.
+	// minReadySeconds is how long a machine must be Ready before it counts as available. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
-	// deletePolicy says which of equally good machines is deleted first: Random, Newest or Oldest. Defaults to Random.
+	// deletePolicy selects which of otherwise equal machines is deleted first: Random, Newest or Oldest. Defaults to
+	// Random.
 	// +optional
 	// +kubebuilder:default=Random
 	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
 
-	// remediation bounds the replacement of failed and unhealthy machines. It has no effect on a set that a
-	// MachineDeployment owns: the deployment's own holds for all of its sets together.
+	// remediation limits the replacement of failed and unhealthy machines. It has no effect on a set that a
+	// MachineDeployment owns, because spec.remediation of the deployment applies to all of its sets together.
 	// +optional
 	Remediation MachineRemediation `json:"remediation,omitzero"`
 }
 
-// MachineSetStatus is what was observed of a set.
+// MachineSetStatus is the observed state of a set.
 type MachineSetStatus struct {
-	// observedGeneration is the generation of the set that was last acted upon.
+	// observedGeneration is the most recent generation of the set that the manager has acted on.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -97,7 +98,7 @@ type MachineSetStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Replicas int32 `json:"replicas"`
 
-	// fullyLabeledReplicas is the number of machines that carry all labels of the template.
+	// fullyLabeledReplicas is the number of machines that have all labels of the template.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	FullyLabeledReplicas int32 `json:"fullyLabeledReplicas"`
@@ -112,7 +113,7 @@ type MachineSetStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	AvailableReplicas int32 `json:"availableReplicas"`
 
-	// upToDateReplicas is the number of machines whose instance is what their spec asks for.
+	// upToDateReplicas is the number of machines whose instance matches their spec.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UpToDateReplicas int32 `json:"upToDateReplicas"`
@@ -122,14 +123,15 @@ type MachineSetStatus struct {
 	// +kubebuilder:validation:MaxLength=32768
 	Selector string `json:"selector,omitempty"`
 
-	// failedMachines describes at most 10 of the machines that failed.
+	// failedMachines describes machines that failed, at most 10.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
 	FailedMachines []FailedMachine `json:"failedMachines,omitempty"`
 
-	// conditions of the set: ScalingUp, ScalingDown, ReplicaFailure, AdoptionSkipped, Frozen, MachinesReady.
+	// conditions of the set: ScalingUp, ScalingDown, ReplicaFailure, AdoptionSkipped, Frozen, MachinesReady and
+	// ScalableFromZero.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -137,7 +139,7 @@ type MachineSetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// FailedMachine sums up a machine that failed.
+// FailedMachine summarizes the failure of a machine.
 type FailedMachine struct {
 	// name of the Machine.
 	// +required
@@ -145,8 +147,8 @@ type FailedMachine struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// reason of the failure: the machine's failureReason, or the reason of its condition Launched or, in the status of a
-	// deployment, RemediationRequested.
+	// reason of the failure: the failureReason of the machine, or the reason of its condition Launched. In the status of a
+	// deployment, it may also be the reason of the condition RemediationRequested.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
@@ -161,7 +163,7 @@ type FailedMachine struct {
 	Time *metav1.Time `json:"time,omitempty"`
 }
 
-// MachineSet keeps a number of equal machines.
+// MachineSet maintains a number of equal machines.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -182,11 +184,11 @@ type MachineSet struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says the desired number and kind of machines.
+	// spec is the desired number and kind of machines.
 	// +required
 	Spec MachineSetSpec `json:"spec"`
 
-	// status is what was observed of the set.
+	// status is the observed state of the set.
 	// +optional
 	Status MachineSetStatus `json:"status,omitempty"`
 }
@@ -197,8 +199,8 @@ func (s *MachineSet) GetConditions() []metav1.Condition { return s.Status.Condit
 // SetConditions replaces the conditions of the set.
 func (s *MachineSet) SetConditions(conditions []metav1.Condition) { s.Status.Conditions = conditions }
 
-// ReplicasOrDefault returns the number of machines wanted, 1 if unset. The manager stores the number of an object that
-// has none before it acts upon the object.
+// ReplicasOrDefault returns the desired number of machines, 1 if unset. The manager stores a number in an object that
+// has none before it acts on the object.
 func (s *MachineSet) ReplicasOrDefault() int32 {
 	return int32Or(s.Spec.Replicas, DefaultReplicas)
 }

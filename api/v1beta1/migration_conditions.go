@@ -2,29 +2,30 @@ package v1beta1
 
 // Conditions of a Migration.
 const (
-	// ConditionPlanned is True while the old system was read and nothing of it is in the way.
+	// ConditionPlanned is True while the old system could be read and nothing prevents the migration.
 	ConditionPlanned = "Planned"
 
-	// ConditionFenced is True while the old controllers are stopped and nobody else can change their objects. While it is
-	// not, the migration does nothing else.
+	// ConditionFenced is True while the old controllers are stopped and only the migrator can change their objects. While
+	// it is not True, the migration does nothing else.
 	ConditionFenced = "Fenced"
 
-	// ConditionAdopted is True when every instance of the plan is Machinist's.
+	// ConditionAdopted is True when Machinist has adopted every instance of the plan.
 	ConditionAdopted = "Adopted"
 
-	// ConditionCompleted is True when the fleet is Machinist's alone.
+	// ConditionCompleted is True when only Machinist manages the fleet.
 	ConditionCompleted = "Completed"
 
-	// ConditionStuck is True while something is in the way that does not end by itself.
+	// ConditionStuck is True while the migration waits for something that an administrator must resolve.
 	ConditionStuck = "Stuck"
 )
 
 // Reasons of Planned.
 const (
-	// ReasonPlanReady surfaces when nothing is in the way of the migration.
+	// ReasonPlanReady surfaces when nothing prevents the migration.
 	ReasonPlanReady = "PlanReady"
 
-	// ReasonBlocked surfaces when a Blocker was found, a loss is not accepted, or the plan is not the one agreed to.
+	// ReasonBlocked surfaces when a Blocker was found, a loss was not accepted, or the plan is not the one that was agreed
+	// to.
 	ReasonBlocked = "Blocked"
 
 	// ReasonPlanUnknown surfaces when the old system cannot be read.
@@ -33,58 +34,61 @@ const (
 
 // Reasons of Fenced.
 const (
-	// ReasonOldControllersStopped surfaces when the fence holds.
+	// ReasonOldControllersStopped surfaces when the fence is in place: the old controllers are stopped and their objects
+	// are protected.
 	ReasonOldControllersStopped = "OldControllersStopped"
 
-	// ReasonStoppingOldControllers surfaces while the fence is put up, also after something broke through it.
+	// ReasonStoppingOldControllers surfaces when the fence is being put in place, also after a part of it was undone.
 	ReasonStoppingOldControllers = "StoppingOldControllers"
 
-	// ReasonFenceTakenDown surfaces when the migration has ended.
+	// ReasonFenceTakenDown surfaces when the migration has ended and the fence was removed.
 	ReasonFenceTakenDown = "FenceTakenDown"
 )
 
 // Reasons of Adopted and Completed.
 const (
-	// ReasonMigrating surfaces while the migration goes on.
+	// ReasonMigrating surfaces when the migration is in progress.
 	ReasonMigrating = "Migrating"
 
-	// ReasonMigrated surfaces when all of it is done.
+	// ReasonMigrated surfaces when the migration, or the adoption, is complete.
 	ReasonMigrated = "Migrated"
 
-	// ReasonAborted surfaces when the instances go back, or went back, to the old system.
+	// ReasonAborted surfaces when the instances are being returned, or were returned, to the old system.
 	ReasonAborted = "Aborted"
 )
 
 // Reasons of Stuck.
 const (
-	// ReasonNothingInTheWay surfaces when the migration goes on.
+	// ReasonNothingInTheWay surfaces when nothing prevents the migration from continuing.
 	ReasonNothingInTheWay = "NothingInTheWay"
 
-	// ReasonTroubles surfaces when something is in the way; status.troubles has it.
+	// ReasonTroubles surfaces when something prevents the migration from continuing. The details are in status.troubles.
 	ReasonTroubles = "Troubles"
 )
 
-// Keys that a migration puts on Machinist's objects.
+// Keys that a migration sets on Machinist's objects.
 const (
-	// LabelMigration names, on what a Migration made, that Migration, until it is completed. Until it is committing
-	// nobody else may delete such an object or change its specification.
+	// LabelMigration is on each object that a Migration created, and contains the name of the Migration, until the
+	// Migration is completed. Until it is committing, only the migrator may delete such an object or change its spec.
 	LabelMigration = "machinist.dev/migration"
 
-	// FreezeMigration is the value of LabelFreeze on sets and deployments that a Migration made. Only that ends it.
+	// FreezeMigration is the value of LabelFreeze on sets and deployments that a Migration created. Only the Migration
+	// ends this freeze.
 	FreezeMigration = "Migration"
 
-	// AnnotationMigratedFrom, on what a Migration made, names the old object: group/namespace/name/UID, or what a class or
-	// Secret was made from: group/kind/name, or the group alone. It stays.
+	// AnnotationMigratedFrom is on each object that a Migration created, and names the old object as
+	// group/namespace/name/UID. A class or Secret has group/kind/name of its source, or the group alone. The annotation
+	// stays after the migration.
 	AnnotationMigratedFrom = "machinist.dev/migrated-from"
 
-	// AnnotationAfterMigration holds what an object gets when its Migration is completed: replicas, annotations on which
-	// Machinist acts, a remediation, its deletion. It is nobody else's to set.
+	// AnnotationAfterMigration contains what an object gets when its Migration is completed: replicas, annotations on
+	// which Machinist acts, a remediation, its deletion. Only the migrator sets it.
 	AnnotationAfterMigration = "machinist.dev/after-migration"
 
-	// AnnotationFenceProbe marks requests by which a migrator finds out whether the policy that closes the old objects is
-	// in force. They are refused to everybody.
+	// AnnotationFenceProbe marks requests with which a migrator checks whether the policy that protects the old objects is
+	// in force. The policy refuses these requests from all clients.
 	AnnotationFenceProbe = "machinist.dev/fence-probe"
 
-	// MigrationFinalizer holds a Migration until it is completed or aborted.
+	// MigrationFinalizer keeps a Migration until it is completed or aborted.
 	MigrationFinalizer = "machinist.dev/migration"
 )

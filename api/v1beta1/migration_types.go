@@ -5,54 +5,57 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MigrationStage is how far a migration may go.
+// MigrationStage is how far a migration may proceed.
 // +kubebuilder:validation:Enum=Plan;Adopt;Commit;Abort
 type MigrationStage string
 
 const (
-	// MigrationPlan reads only, and reports what would be done and what would be lost.
+	// MigrationPlan only reads, and reports what the migration would do and what would be lost.
 	MigrationPlan MigrationStage = "Plan"
-	// MigrationAdopt stops the old system, copies its fleet, adopts the instances, and holds.
+	// MigrationAdopt stops the old system, copies its fleet, adopts the instances, and then waits.
 	MigrationAdopt MigrationStage = "Adopt"
-	// MigrationCommit removes the old system's objects when all is adopted. From there is no way back.
+	// MigrationCommit removes the old system's objects when all instances are adopted. After that, the migration cannot be
+	// aborted.
 	MigrationCommit MigrationStage = "Commit"
-	// MigrationAbort gives the instances back to the old system.
+	// MigrationAbort returns the instances to the old system.
 	MigrationAbort MigrationStage = "Abort"
 )
 
-// MigrationPhase is what a migration is doing.
+// MigrationPhase is what a migration is currently doing.
 // +kubebuilder:validation:Enum=Planning;Fencing;Settling;Copying;Adopting;Adopted;Committing;Removing;Cleaning;Completed;Aborting;Aborted
 type MigrationPhase string
 
 const (
-	// MigrationPlanning: the old system is read, and nothing is changed.
+	// MigrationPlanning means that the old system is being read, and nothing is changed.
 	MigrationPlanning MigrationPhase = "Planning"
-	// MigrationFencing: the old controllers are stopped, and nobody else may change their objects.
+	// MigrationFencing means that the old controllers are being stopped, and their objects are being protected against
+	// changes.
 	MigrationFencing MigrationPhase = "Fencing"
-	// MigrationSettling: what the old controllers began at the cloud comes to its end.
+	// MigrationSettling means that the migration waits for operations that the old controllers started in the cloud.
 	MigrationSettling MigrationPhase = "Settling"
-	// MigrationCopying: Machinist's objects are made, its Machines paused.
+	// MigrationCopying means that Machinist's objects are being created, with paused Machines.
 	MigrationCopying MigrationPhase = "Copying"
-	// MigrationAdopting: the Machines are unpaused, and their instances adopted.
+	// MigrationAdopting means that the Machines are unpaused and their instances are being adopted.
 	MigrationAdopting MigrationPhase = "Adopting"
-	// MigrationAdopted: all is adopted, and waits for the stage Commit or Abort.
+	// MigrationAdopted means that all instances are adopted, and the migration waits for the stage Commit or Abort.
 	MigrationAdopted MigrationPhase = "Adopted"
-	// MigrationCommitting: the old system's tags are removed from instances, and its traces from Nodes. The point of no
-	// return.
+	// MigrationCommitting means that the old system's tags are being removed from instances, and its traces from Nodes.
+	// From this phase on, the migration cannot be aborted.
 	MigrationCommitting MigrationPhase = "Committing"
-	// MigrationRemoving: the old objects are removed, without anything that they stand for.
+	// MigrationRemoving means that the old objects are being removed, but not the instances and Nodes that they stand for.
 	MigrationRemoving MigrationPhase = "Removing"
-	// MigrationCleaning: Machinist's objects get what the migration held back, and the fence is taken down.
+	// MigrationCleaning means that the postponed changes are being applied to Machinist's objects, and that the fence is
+	// being removed.
 	MigrationCleaning MigrationPhase = "Cleaning"
-	// MigrationCompleted: the fleet is Machinist's alone.
+	// MigrationCompleted means that only Machinist manages the fleet.
 	MigrationCompleted MigrationPhase = "Completed"
-	// MigrationAborting: Machinist's tags and objects are removed.
+	// MigrationAborting means that Machinist's tags and objects are being removed.
 	MigrationAborting MigrationPhase = "Aborting"
-	// MigrationAborted: the fleet is the old system's again.
+	// MigrationAborted means that the old system manages the fleet again.
 	MigrationAborted MigrationPhase = "Aborted"
 )
 
-// Irrevocable reports whether a migration in this phase can only go on.
+// Irrevocable reports whether a migration in this phase can no longer be aborted.
 func (p MigrationPhase) Irrevocable() bool {
 	switch p {
 	case MigrationCommitting, MigrationRemoving, MigrationCleaning, MigrationCompleted:
@@ -61,74 +64,77 @@ func (p MigrationPhase) Irrevocable() bool {
 	return false
 }
 
-// Ended reports whether a migration in this phase does nothing more.
+// Ended reports whether a migration in this phase has ended.
 func (p MigrationPhase) Ended() bool { return p == MigrationCompleted || p == MigrationAborted }
 
-// MigrationSpec says which fleet is taken over, and how far.
+// MigrationSpec defines which fleet is migrated, and how far the migration may proceed.
 //
 // +kubebuilder:validation:XValidation:rule="self.stage == oldSelf.stage || oldSelf.stage == 'Plan' || oldSelf.stage == 'Adopt' && self.stage != 'Plan' || oldSelf.stage == 'Commit' && self.stage == 'Abort'",message="a stage leads to a later one or to Abort, and Abort to none: make another Migration",fieldPath=".stage"
 // +kubebuilder:validation:XValidation:rule="self.stage == 'Plan' || self.stage == 'Abort' || has(self.planHash)",message="planHash is required with this stage: it is the status.planHash of the plan that is agreed to",fieldPath=".planHash",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source && self.provider == oldSelf.provider && has(self.sourceNamespace) == has(oldSelf.sourceNamespace) && (!has(self.sourceNamespace) || self.sourceNamespace == oldSelf.sourceNamespace)",message="source, sourceNamespace and provider are immutable: make another Migration",fieldPath=".source"
 // +kubebuilder:validation:XValidation:rule="oldSelf.stage == 'Plan' || has(self.planHash) == has(oldSelf.planHash) && (!has(self.planHash) || self.planHash == oldSelf.planHash) && has(self.processFlags) == has(oldSelf.processFlags) && (!has(self.processFlags) || size(self.processFlags) == size(oldSelf.processFlags) && self.processFlags.all(k, k in oldSelf.processFlags && self.processFlags[k] == oldSelf.processFlags[k])) && has(self.credentialsRef) == has(oldSelf.credentialsRef) && (!has(self.credentialsRef) || self.credentialsRef.name == oldSelf.credentialsRef.name) && has(self.userDataRef) == has(oldSelf.userDataRef) && (!has(self.userDataRef) || self.userDataRef.name == oldSelf.userDataRef.name && self.userDataRef.key == oldSelf.userDataRef.key)",message="what the plan follows from must not change after the stage Plan: abort and make another Migration",fieldPath=".stage"
 type MigrationSpec struct {
-	// source is the system whose fleet is taken over, by the API group of its machines. Immutable.
+	// source is the old system whose fleet is migrated, identified by the API group of its machines. Immutable.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Enum=machine.k8s.io;machines.k8s.io;cluster.k8s.io;machine.sapcloud.io;machine.openshift.io
 	Source string `json:"source"`
 
-	// sourceNamespace is the namespace of the old objects, where their kinds have one. Defaults to that of the Migration,
-	// in which Machinist's objects are made. Immutable.
+	// sourceNamespace is the namespace of the old objects, if their kinds are namespaced. Defaults to the namespace of the
+	// Migration, in which Machinist's objects are created. Immutable.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SourceNamespace string `json:"sourceNamespace,omitempty"`
 
-	// provider is the name of the provider that takes the instances over. Its migrator works on this Migration. Immutable.
+	// provider is the name of the provider that adopts the instances. The migrator of this provider carries out the
+	// Migration. Immutable.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Provider string `json:"provider"`
 
-	// stage is how far the migration may go: Plan, Adopt, Commit or Abort. It can be raised, and set to Abort until
-	// the migration is committing. Defaults to Plan.
+	// stage is how far the migration may proceed: Plan, Adopt, Commit or Abort. It can be changed to a later stage, and to
+	// Abort until the migration is committing. Defaults to Plan.
 	// +optional
 	// +kubebuilder:default=Plan
 	Stage MigrationStage `json:"stage,omitempty"`
 
-	// planHash is the status.planHash of the plan that is agreed to. If the plan becomes another one before anything is
-	// made, the migration waits.
+	// planHash is the status.planHash of the plan that you agree to. If the plan changes before the migrator has created
+	// objects, the migration waits.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	PlanHash string `json:"planHash,omitempty"`
 
-	// accept are the codes of the losses that are agreed to.
+	// accept contains the codes of the losses that you accept.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=63
 	Accept []string `json:"accept,omitempty"`
 
-	// fence says what is stopped of the old system.
+	// fence defines which parts of the old system are stopped.
 	// +optional
 	Fence MigrationFence `json:"fence,omitzero"`
 
-	// processFlags are those flags of the old controllers that change what their objects mean, by name without dashes.
+	// processFlags contains those flags of the old controllers that change the meaning of their objects. Their names have
+	// no dashes in front.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	ProcessFlags map[string]FlagValue `json:"processFlags,omitempty"`
 
-	// credentialsRef names a Secret in the namespace of the Migration with entries that complete those of the old
-	// system's credentials, by its keys: for what its processes took from their environment.
+	// credentialsRef names a Secret in the namespace of the Migration. Its entries complete the credentials of the old
+	// system, under the same keys. Use it for values that the old processes read from their environment.
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
-	// userDataRef names the Secret with the bootstrap template of the classes whose old machines had none of their own.
+	// userDataRef names the Secret with the bootstrap template for classes whose old machines had no template of their
+	// own.
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
-	// overrides change converted classes, and so the plan: after the stage Plan a change makes it another one than
-	// planHash names.
+	// overrides change converted classes and therefore the plan. If they change after the stage Plan, the plan no longer
+	// matches planHash.
 	// +optional
 	// +listType=map
 	// +listMapKey=class
@@ -136,29 +142,28 @@ type MigrationSpec struct {
 	Overrides []MigrationOverride `json:"overrides,omitempty"`
 }
 
-// FlagValue is the value of a process's flag.
+// FlagValue is the value of a flag of a process.
 // +kubebuilder:validation:MaxLength=1024
 type FlagValue string
 
-// MigrationFence says what is stopped of the old system. Its objects are closed to others by an admission policy in any
-// case.
+// MigrationFence defines which parts of the old system are stopped. In addition, an admission policy always protects
+// the objects of the old system against changes by other clients.
 type MigrationFence struct {
-	// workloads of the control cluster that are scaled to 0: the old controllers, and what changes their objects, such as
-	// cluster-autoscaler.
+	// workloads of the control cluster that are scaled to 0: the old controllers, and controllers that change their
+	// objects, such as cluster-autoscaler.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Workloads []MigrationWorkload `json:"workloads,omitempty"`
 
-	// leases of the old controllers in the control cluster, which are taken so that none of them leads. Defaults to those
-	// that the system is known for, in the namespaces of the workloads and of the old objects.
+	// leases of the old controllers in the control cluster. The migrator takes them so that no old controller leads.
+	// Defaults to the usual Leases of the old system in the namespaces of the workloads and of the old objects.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Leases []MigrationLease `json:"leases,omitempty"`
 
-	// electsLeader is false where the old controllers hold no Lease. All of them must then be among the workloads.
-	// Defaults to true.
+	// electsLeader is false if the old controllers hold no Lease. All of them must then be in workloads. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	ElectsLeader *bool `json:"electsLeader,omitempty"`
@@ -187,7 +192,7 @@ type MigrationWorkload struct {
 	Name string `json:"name"`
 }
 
-// MigrationLease names a Lease that is taken.
+// MigrationLease names a Lease that the migrator takes.
 type MigrationLease struct {
 	// namespace of the Lease.
 	// +required
@@ -218,45 +223,45 @@ type MigrationOverride struct {
 	Patch *runtime.RawExtension `json:"patch"`
 }
 
-// MigrationStatus is the record of a migration: whoever continues it continues from here.
+// MigrationStatus is the record of a migration. A migrator that takes over continues from this record.
 type MigrationStatus struct {
-	// observedGeneration is the generation of the Migration that was last acted upon.
+	// observedGeneration is the most recent generation of the Migration that the migrator has acted on.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase is what the migration is doing.
+	// phase is what the migration is currently doing.
 	// +optional
 	Phase MigrationPhase `json:"phase,omitempty"`
 
-	// planHash names the plan: classes and findings, not how many machines there are.
+	// planHash identifies the plan. It depends on the classes and findings, and not on the number of machines.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	PlanHash string `json:"planHash,omitempty"`
 
-	// fence is what was stopped, as it was before.
+	// fence records what was stopped, and its previous state.
 	// +optional
 	Fence MigrationFenceStatus `json:"fence,omitzero"`
 
-	// machines are the numbers of machines.
+	// machines contains the numbers of machines.
 	// +optional
 	Machines MigrationCounts `json:"machines,omitzero"`
 
-	// findings are what a person has to know, one line for each code. The paths are in the ConfigMaps
+	// findings are what you must know about the migration, with one entry for each code. All paths are in the ConfigMaps
 	// machinist-migration-<name>-<n>.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Findings []MigrationFinding `json:"findings,omitempty"`
 
-	// troubles are what is in the way, at most 20.
+	// troubles are the obstacles that currently prevent the migration from continuing, at most 20.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	// +kubebuilder:validation:items:MaxLength=1024
 	Troubles []string `json:"troubles,omitempty"`
 
-	// conditions of the migration: Planned, Fenced, Adopted, Completed, and Stuck while something is in the way.
+	// conditions of the migration: Planned, Fenced, Adopted, Completed and Stuck.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -264,7 +269,7 @@ type MigrationStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MigrationFenceStatus is what was stopped.
+// MigrationFenceStatus records what was stopped.
 type MigrationFenceStatus struct {
 	// workloads that were scaled to 0.
 	// +optional
@@ -278,7 +283,7 @@ type MigrationFenceStatus struct {
 	// +kubebuilder:validation:MaxItems=128
 	Leases []MigrationLease `json:"leases,omitempty"`
 
-	// longestLeaseSeconds is the longest time for which one of the Leases was held before it was taken.
+	// longestLeaseSeconds is the longest lease duration among the Leases before they were taken.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LongestLeaseSeconds int32 `json:"longestLeaseSeconds,omitempty"`
@@ -303,65 +308,68 @@ type StoppedWorkload struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// replicas that it had.
+	// replicas of the workload before it was scaled to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas int32 `json:"replicas"`
 }
 
-// Workload returns which workload it is.
+// Workload returns the kind, namespace and name of the workload.
 func (w StoppedWorkload) Workload() MigrationWorkload {
 	return MigrationWorkload{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}
 }
 
-// MigrationCounts are numbers of machines.
+// MigrationCounts contains the numbers of machines.
 type MigrationCounts struct {
 	// total is the number of old machines in scope that have an instance.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Total int32 `json:"total"`
 
-	// copied is the number of Machines that were made.
+	// copied is the number of Machines that were created.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Copied int32 `json:"copied"`
 
-	// adopted is the number of Machines whose instance is Machinist's.
+	// adopted is the number of Machines whose instance was adopted.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Adopted int32 `json:"adopted"`
 
-	// old is the number of old machines that still exist, with those that have no instance.
+	// old is the number of old machines that still exist, including those without an instance.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Old int32 `json:"old"`
 }
 
-// MigrationFinding is what a person has to know, for all objects with the same finding.
+// MigrationFinding describes something that you must know about the migration. It covers all objects to which the same
+// applies.
 type MigrationFinding struct {
-	// level: a Blocker keeps the migration from beginning, a Loss has to be accepted, a Note is for information.
+	// level of the finding. A Blocker prevents the start of the migration, a Loss must be accepted, and a Note is for
+	// information.
 	// +required
 	// +kubebuilder:validation:Enum=Blocker;Loss;Note
 	Level string `json:"level"`
 
-	// code by which a loss is accepted.
+	// code of the finding. A loss is accepted by its code.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Code string `json:"code"`
 
-	// count is the number of places where it was found.
+	// count is the number of places where the finding applies.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Count int32 `json:"count"`
 
-	// message says what it means and what to do, for the first of them.
+	// message explains the finding and what to do, for the first of these places.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 }
 
-// Migration takes over the fleet of another system: its objects are converted, its instances adopted without being
-// touched, and its objects removed. Until it is committed it can be aborted. The migrator of the provider works on it.
+// Migration migrates the fleet of another system to Machinist. It converts the objects, adopts the instances without
+// touching them, and removes the old objects. It can be aborted until it is committed. The migrator of the provider
+// carries it out.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -382,7 +390,7 @@ type Migration struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which fleet is taken over, and how far.
+	// spec defines which fleet is migrated, and how far the migration may proceed.
 	// +required
 	Spec MigrationSpec `json:"spec"`
 
@@ -397,7 +405,7 @@ func (m *Migration) GetConditions() []metav1.Condition { return m.Status.Conditi
 // SetConditions replaces the conditions of the migration.
 func (m *Migration) SetConditions(conditions []metav1.Condition) { m.Status.Conditions = conditions }
 
-// SourceNamespaceOrDefault returns the namespace of the old objects, that of the Migration if unset.
+// SourceNamespaceOrDefault returns the namespace of the old objects. If unset, it is the namespace of the Migration.
 func (m *Migration) SourceNamespaceOrDefault() string {
 	if m.Spec.SourceNamespace == "" {
 		return m.Namespace

@@ -1,64 +1,66 @@
 package v1beta1
 
-// Conditions of a Provider, beside Available, Progressing and Deleting.
+// Conditions of a Provider, in addition to Available, Progressing and Deleting.
 const (
-	// ConditionDegraded is True while the operator cannot bring a Provider to what spec asks for.
+	// ConditionDegraded is True while the operator cannot bring a Provider to the state in its spec.
 	ConditionDegraded = "Degraded"
 )
 
-// Reasons of Available on a Provider, beside MinimumReplicasAvailable and MinimumReplicasUnavailable.
+// Reasons of Available on a Provider, in addition to MinimumReplicasAvailable and MinimumReplicasUnavailable.
 const (
-	// ReasonNotInstalled surfaces when nothing of the provider process is installed yet.
+	// ReasonNotInstalled surfaces when no part of the provider process is installed yet.
 	ReasonNotInstalled = "NotInstalled"
 
-	// ReasonNoLeader surfaces when replicas are available and none of them leads.
+	// ReasonNoLeader surfaces when replicas are available but none of them leads.
 	ReasonNoLeader = "NoLeader"
 
 	// ReasonScaledToZero surfaces when spec.replicas is 0.
 	ReasonScaledToZero = "ScaledToZero"
 )
 
-// Reasons of Progressing on a Provider, beside RollingOut, RolloutComplete and ProgressDeadlineExceeded. Where the
-// kubelet says why a container does not start, its reason is that of Progressing and Degraded: ErrImagePull,
-// ImagePullBackOff, InvalidImageName, CreateContainerConfigError and others.
+// Reasons of Progressing on a Provider, in addition to RollingOut, RolloutComplete and ProgressDeadlineExceeded. If the
+// kubelet reports why a container does not start, its reason is also the reason of Progressing and Degraded:
+// ErrImagePull, ImagePullBackOff, InvalidImageName, CreateContainerConfigError and others.
 const (
 	// ReasonWaitingForNodes surfaces when spec.type is Auto and no Node has a provider ID yet.
 	ReasonWaitingForNodes = "WaitingForNodes"
 
-	// ReasonCrashLoopBackOff surfaces when the process ends again and again. The message has its last words.
+	// ReasonCrashLoopBackOff surfaces when the process exits again and again. The message contains the exit code and, if
+	// known, the last lines of output.
 	ReasonCrashLoopBackOff = "CrashLoopBackOff"
 
-	// ReasonPodsRefused surfaces when the API server refuses the pods: a quota, or an admission policy.
+	// ReasonPodsRefused surfaces when the API server refuses the pods, because of a quota or an admission policy.
 	ReasonPodsRefused = "PodsRefused"
 
 	// ReasonUnschedulable surfaces when the scheduler finds no Node for a pod.
 	ReasonUnschedulable = "Unschedulable"
 
-	// ReasonNotReady surfaces when a pod runs and does not become ready.
+	// ReasonNotReady surfaces when a pod runs but does not become ready.
 	ReasonNotReady = "NotReady"
 )
 
-// Reasons of Degraded on a Provider, beside those of Progressing. Progressing is then False with the same reason.
+// Reasons of Degraded on a Provider, in addition to those of Progressing. Progressing is then False with the same
+// reason.
 const (
 	// ReasonAsDesired surfaces when nothing is degraded.
 	ReasonAsDesired = "AsDesired"
 
-	// ReasonUnknownType surfaces when no provider of spec.type comes with Machinist and spec.image.repository is unset.
+	// ReasonUnknownType surfaces when Machinist contains no provider of spec.type and spec.image.repository is not set.
 	ReasonUnknownType = "UnknownType"
 
-	// ReasonPlatformMixed surfaces when spec.type is Auto and the Nodes' provider IDs are of several platforms.
+	// ReasonPlatformMixed surfaces when spec.type is Auto and the Nodes have provider IDs of several platforms.
 	ReasonPlatformMixed = "PlatformMixed"
 
-	// ReasonDuplicateType surfaces on the younger of two Providers of one type.
+	// ReasonDuplicateType surfaces when an older Provider has the same type.
 	ReasonDuplicateType = "DuplicateType"
 
-	// ReasonInvalidValues surfaces when the chart refuses spec.values. The message has the path of the value.
+	// ReasonInvalidValues surfaces when the chart refuses spec.values. The message contains the path of the value.
 	ReasonInvalidValues = "InvalidValues"
 
-	// ReasonSecretNotFound surfaces when a Secret that spec names, or its key, does not exist.
+	// ReasonSecretNotFound surfaces when a Secret that the spec names, or its key, does not exist.
 	ReasonSecretNotFound = "SecretNotFound"
 
-	// ReasonObjectConflict surfaces when an object exists already that this Provider did not make, such as one that helm
+	// ReasonObjectConflict surfaces when an object already exists that this Provider did not create, such as one that Helm
 	// installed.
 	ReasonObjectConflict = "ObjectConflict"
 
@@ -68,11 +70,11 @@ const (
 
 // Reasons of Deleting, on a MachineClass and on a Provider.
 const (
-	// ReasonInUse surfaces when a class that is being deleted waits for the Machines that use it and still serves them,
-	// or when a Provider waits for the Machines and the protected classes that need its process.
+	// ReasonInUse surfaces when a class that is being deleted still serves the Machines that use it and waits for them. On
+	// a Provider, it surfaces when the deletion waits for Machines and protected classes that need its process.
 	ReasonInUse = "InUse"
 
-	// ReasonWithdrawn surfaces on a class that is being deleted while no Machine that stays has an instance of it. The
-	// class serves no Machine any more, and goes when those with an instance are gone.
+	// ReasonWithdrawn surfaces when a class is being deleted and all Machines with an instance of it, if any, are being
+	// deleted too. The class then creates no more instances. It is removed when the Machines with an instance are gone.
 	ReasonWithdrawn = "Withdrawn"
 )

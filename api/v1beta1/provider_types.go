@@ -10,59 +10,60 @@ const (
 	// ProviderTypeAuto is the spec.type of a Provider whose type is detected from the Nodes' provider IDs.
 	ProviderTypeAuto = "Auto"
 
-	// DefaultProviderReplicas is the number of replicas of a provider process unless spec.replicas says another.
+	// DefaultProviderReplicas is the number of replicas of a provider process if spec.replicas is not set.
 	DefaultProviderReplicas = 2
 
-	// DefaultKubeconfigKey is the key of a kubeconfig in its Secret unless the reference names another.
+	// DefaultKubeconfigKey is the key of a kubeconfig in its Secret if the reference does not name a key.
 	DefaultKubeconfigKey = "kubeconfig"
 
-	// MaxProviderNameLength is the longest name of a Provider. It becomes the value of a label.
+	// MaxProviderNameLength is the maximum length of the name of a Provider, which is also the value of a label.
 	MaxProviderNameLength = 63
 )
 
-// ProviderSpec says which provider process runs, and with what.
+// ProviderSpec defines which provider process runs, and how.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == oldSelf.type",message="type is immutable: make another Provider, and delete this one when no Machine needs it",fieldPath=".type"
 // +kubebuilder:validation:XValidation:rule="self.type != 'Auto' || !has(self.target) || !(has(self.target.kubeconfigSecretRef) || has(self.target.none) && self.target.none)",message="Auto detects the type from the Nodes of the cluster that the operator runs in, and target says that the machines join another one or none: name the type",fieldPath=".type"
 type ProviderSpec struct {
-	// type is the name of the provider, a DNS label such as azure or sim, or Auto: then it is detected from the
-	// provider IDs of the Nodes. A type that does not come with Machinist needs image.repository. Immutable.
+	// type is the name of the provider, a DNS label such as azure or sim. If it is Auto, the type is detected from the
+	// provider IDs of the Nodes. A type that does not come with Machinist requires image.repository. Immutable.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=44
 	// +kubebuilder:validation:Pattern=`^(Auto|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`
 	Type string `json:"type"`
 
-	// image of the provider process. Without it the process is that of the operator's own version.
+	// image of the provider process. Defaults to Machinist's image with the version of the operator.
 	// +optional
 	Image ProviderImage `json:"image,omitzero"`
 
-	// replicas of the process. One of them leads, the others wait for its end. With 0 nothing runs, and the machines are
-	// left as they are. Defaults to 2.
+	// replicas of the process. One of them leads, and the others take over when it ends. With 0, no process runs, and the
+	// machines stay as they are. Defaults to 2.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// control says how the process reaches the control cluster, which holds the Machines. Without it that is the cluster
-	// of this Provider, by the process's service account.
+	// control defines how the process accesses the control cluster, which contains the Machines. If unset, the process
+	// uses its service account in the cluster of this Provider.
 	// +optional
 	Control ProviderControl `json:"control,omitzero"`
 
-	// target says how the process reaches the target cluster, in which the machines become Nodes. Without it that is the
-	// cluster of this Provider, by the process's service account.
+	// target defines how the process accesses the target cluster, in which the machines become Nodes. If unset, the
+	// process uses its service account in the cluster of this Provider.
 	// +optional
 	Target ProviderTarget `json:"target,omitzero"`
 
-	// watchNamespace is the only namespace of the control cluster whose Machines are served. Empty means all.
+	// watchNamespace is the only namespace of the control cluster whose Machines are served. If empty, all namespaces are
+	// served.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	WatchNamespace string `json:"watchNamespace,omitempty"`
 
-	// extraArgs are further flags of the process, such as --max-in-flight-creates=20 or the provider's own. Flags that
-	// follow from other fields are refused.
+	// extraArgs are additional flags of the process, such as --max-in-flight-creates=20 or flags of the provider itself.
+	// Flags that follow from other fields are refused.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -72,8 +73,8 @@ type ProviderSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('^--(control-kubeconfig|target-kubeconfig|namespace|leader-elect|leader-election-namespace)(=.*)?$'))",message="set spec.control, spec.target and spec.watchNamespace instead of their flags; the operator sets those of leader election"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 
-	// values are further values of the chart machinist-provider, such as resources or tolerations. The other fields
-	// of this spec win over them. A value that the chart does not know is refused with its path.
+	// values are additional values of the chart machinist-provider, such as resources or tolerations. The other fields of
+	// this spec take precedence over them. If the chart does not know a value, it is refused with its path.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -82,8 +83,8 @@ type ProviderSpec struct {
 
 // ProviderImage names the image of a provider process.
 type ProviderImage struct {
-	// registry that the image is pulled from, such as registry.example.com/machinist. Defaults to that of Machinist's
-	// images.
+	// registry from which the image is pulled, such as registry.example.com/machinist. Defaults to the registry of
+	// Machinist's images.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -104,18 +105,18 @@ type ProviderImage struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][-A-Za-z0-9._]*$`
 	Tag string `json:"tag,omitempty"`
 
-	// digest of the image, such as sha256:<64 hexadecimal digits>. It wins over the tag.
+	// digest of the image, such as sha256:<64 hexadecimal digits>. It takes precedence over the tag.
 	// +optional
 	// +kubebuilder:validation:MaxLength=71
 	// +kubebuilder:validation:Pattern=`^sha256:[a-f0-9]{64}$`
 	Digest string `json:"digest,omitempty"`
 
-	// pullPolicy says when the kubelet pulls the image: Always, IfNotPresent or Never. Defaults to IfNotPresent.
+	// pullPolicy defines when the kubelet pulls the image: Always, IfNotPresent or Never. Defaults to IfNotPresent.
 	// +optional
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	PullPolicy corev1.PullPolicy `json:"pullPolicy,omitempty"`
 
-	// pullSecrets are Secrets in the operator's namespace with credentials for the registry.
+	// pullSecrets are Secrets in the operator's namespace that contain credentials for the registry.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -123,27 +124,27 @@ type ProviderImage struct {
 	PullSecrets []LocalRef `json:"pullSecrets,omitempty"`
 }
 
-// ProviderControl says how a provider process reaches the control cluster.
+// ProviderControl defines how a provider process accesses the control cluster.
 type ProviderControl struct {
-	// kubeconfigSecretRef names the Secret, in the operator's namespace, with the kubeconfig of the control cluster.
+	// kubeconfigSecretRef names a Secret in the operator's namespace that contains the kubeconfig of the control cluster.
 	// +optional
 	KubeconfigSecretRef *KubeconfigRef `json:"kubeconfigSecretRef,omitempty"`
 }
 
-// ProviderTarget says how a provider process reaches the target cluster.
+// ProviderTarget defines how a provider process accesses the target cluster.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.kubeconfigSecretRef) && has(self.none) && self.none)",message="there is either no target cluster or a kubeconfig of it: remove none or kubeconfigSecretRef",fieldPath=".none"
 type ProviderTarget struct {
-	// kubeconfigSecretRef names the Secret, in the operator's namespace, with the kubeconfig of the target cluster.
+	// kubeconfigSecretRef names a Secret in the operator's namespace that contains the kubeconfig of the target cluster.
 	// +optional
 	KubeconfigSecretRef *KubeconfigRef `json:"kubeconfigSecretRef,omitempty"`
 
-	// none says that the machines become Nodes of no cluster.
+	// none is true if there is no target cluster, so that the machines do not become Nodes.
 	// +optional
 	None bool `json:"none,omitempty"`
 }
 
-// KubeconfigRef names a Secret with a kubeconfig, in the namespace of the operator.
+// KubeconfigRef names a Secret in the operator's namespace that contains a kubeconfig.
 type KubeconfigRef struct {
 	// name of the Secret.
 	// +required
@@ -152,7 +153,7 @@ type KubeconfigRef struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name"`
 
-	// key of the kubeconfig in the Secret's data. Defaults to kubeconfig.
+	// key of the kubeconfig in the data of the Secret. Defaults to kubeconfig.
 	// +optional
 	// +kubebuilder:default=kubeconfig
 	// +kubebuilder:validation:MinLength=1
@@ -161,7 +162,7 @@ type KubeconfigRef struct {
 	Key string `json:"key,omitempty"`
 }
 
-// KeyOrDefault returns the key of the kubeconfig in the Secret, kubeconfig if the reference names no other.
+// KeyOrDefault returns the key of the kubeconfig in the Secret, kubeconfig if unset.
 func (r KubeconfigRef) KeyOrDefault() string {
 	if r.Key == "" {
 		return DefaultKubeconfigKey
@@ -171,17 +172,17 @@ func (r KubeconfigRef) KeyOrDefault() string {
 
 // ProviderStatus is what the operator installed and observed.
 type ProviderStatus struct {
-	// observedGeneration is the generation of the Provider that was last acted upon.
+	// observedGeneration is the most recent generation of the Provider that the operator has acted on.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// type is the provider that is installed: spec.type, or the detected one. A detected type stays.
+	// type of the installed provider: spec.type, or the detected type. A detected type does not change later.
 	// +optional
 	// +kubebuilder:validation:MaxLength=44
 	Type string `json:"type,omitempty"`
 
-	// detected is what the Nodes showed when spec.type is Auto.
+	// detected is the result of the detection if spec.type is Auto.
 	// +optional
 	Detected *DetectedPlatform `json:"detected,omitempty"`
 
@@ -190,17 +191,19 @@ type ProviderStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Process string `json:"process,omitempty"`
 
-	// version that runs: the tag, or a part of the digest, of the ready pods' image; several while pods of several run.
+	// version that runs: the tag, or a part of the digest, of the image of the ready pods. If pods of several versions
+	// run, all of them are listed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Version string `json:"version,omitempty"`
 
-	// desiredVersion is the version that is being rolled out, or was.
+	// desiredVersion is the version that is being rolled out or was rolled out last.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	DesiredVersion string `json:"desiredVersion,omitempty"`
 
-	// installed are the objects that the operator made for this Provider and removes when they are not needed any more.
+	// installed contains the objects that the operator created for this Provider. The operator removes them when they are
+	// no longer needed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -214,25 +217,25 @@ type ProviderStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// DetectedPlatform is what the provider IDs of the Nodes showed.
+// DetectedPlatform is the platform that was detected from the provider IDs of the Nodes.
 type DetectedPlatform struct {
-	// type is the provider that they belong to.
+	// type of the provider to which the provider IDs belong.
 	// +required
 	// +kubebuilder:validation:MaxLength=44
 	Type string `json:"type"`
 
-	// nodes is the number of Nodes with a provider ID of that type when it was detected.
+	// nodes is the number of Nodes that had a provider ID of that type at the time of the detection.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Nodes int32 `json:"nodes"`
 
-	// totalNodes is the number of all Nodes at that time.
+	// totalNodes is the number of all Nodes at the time of the detection.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TotalNodes int32 `json:"totalNodes"`
 }
 
-// InstalledObject names an object that the operator made.
+// InstalledObject names an object that the operator created.
 type InstalledObject struct {
 	// apiVersion of the object.
 	// +required
@@ -244,7 +247,7 @@ type InstalledObject struct {
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
-	// namespace of the object, empty if its kind has none.
+	// namespace of the object. It is empty if the kind is not namespaced.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
@@ -255,8 +258,8 @@ type InstalledObject struct {
 	Name string `json:"name"`
 }
 
-// Provider says that a provider process runs in the cluster: machinist-operator installs it, keeps it as declared and
-// removes it. It stays until no Machine and no MachineClass in use needs the process.
+// Provider declares a provider process that runs in the cluster. machinist-operator installs the process, keeps it as
+// declared, and removes it. A Provider cannot be removed while a Machine, or a MachineClass in use, needs its process.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -276,7 +279,7 @@ type Provider struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which provider process runs, and with what.
+	// spec defines which provider process runs, and how.
 	// +required
 	Spec ProviderSpec `json:"spec"`
 

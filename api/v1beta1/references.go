@@ -1,6 +1,6 @@
 package v1beta1
 
-// DefaultUserDataKey is the key of the bootstrap template in its Secret unless userDataRef.key names another.
+// DefaultUserDataKey is the key of the bootstrap template in its Secret if userDataRef.key is not set.
 const DefaultUserDataKey = "userData"
 
 // LocalRef names an object in the same namespace.
@@ -13,7 +13,7 @@ type LocalRef struct {
 	Name string `json:"name"`
 }
 
-// UserDataRef names the Secret in the same namespace that holds the bootstrap template of an instance.
+// UserDataRef names the Secret in the same namespace that contains the bootstrap template of an instance.
 type UserDataRef struct {
 	// name of the Secret.
 	// +required
@@ -22,7 +22,7 @@ type UserDataRef struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name"`
 
-	// key of the template in the Secret's data. Defaults to userData.
+	// key of the template in the data of the Secret. Defaults to userData.
 	// +optional
 	// +kubebuilder:default=userData
 	// +kubebuilder:validation:MinLength=1
@@ -30,21 +30,21 @@ type UserDataRef struct {
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	Key string `json:"key,omitempty"`
 
-	// compress has Machinist compress the user data after its placeholders are replaced, for clouds that limit its size:
-	// gzip, which cloud-init reads. Without it the user data reaches the instance as it is in the Secret, compressed or
-	// not.
+	// compress is the format in which Machinist compresses the user data after it has replaced the placeholders, for
+	// clouds that limit the size of user data. The only format is gzip, which cloud-init can read. If unset, the user data
+	// stays as it is in the Secret, compressed or not.
 	// +optional
 	Compress UserDataCompression `json:"compress,omitempty"`
 }
 
-// UserDataCompression is a format in which user data is handed to the cloud.
+// UserDataCompression is a format in which user data is passed to the cloud.
 // +kubebuilder:validation:Enum=gzip
 type UserDataCompression string
 
 // UserDataGzip compresses user data with gzip.
 const UserDataGzip UserDataCompression = "gzip"
 
-// KeyOrDefault returns the key of the template in the Secret, userData if there is none named.
+// KeyOrDefault returns the key of the template in the Secret, userData if unset.
 func (r UserDataRef) KeyOrDefault() string {
 	if r.Key == "" {
 		return DefaultUserDataKey
@@ -52,10 +52,11 @@ func (r UserDataRef) KeyOrDefault() string {
 	return r.Key
 }
 
-// UserDataValue is what a placeholder in user data stands for: value or valueFrom.
+// UserDataValue is the text that replaces a placeholder in user data. Exactly one of value and valueFrom is set.
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="exactly one of value and valueFrom must be set"
 type UserDataValue struct {
-	// name of the placeholder <<VALUES.NAME>>: letters, digits, _ and -.
+	// name of the value. The placeholder <<VALUES.NAME>> refers to it. The name begins with a letter and consists of
+	// letters, digits, _ and -.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -67,26 +68,26 @@ type UserDataValue struct {
 	// +kubebuilder:validation:MaxLength=4096
 	Value *string `json:"value,omitempty"`
 
-	// valueFrom is where the text is.
+	// valueFrom is the source of the text.
 	// +optional
 	ValueFrom *UserDataValueSource `json:"valueFrom,omitempty"`
 }
 
-// UserDataValueSource is one key of a ConfigMap or a Secret in the class's namespace, which must have the label
-// machinist.dev/secret-use with the value user-data.
+// UserDataValueSource selects a key of a ConfigMap or a Secret in the namespace of the class. The ConfigMap or Secret
+// must have the label machinist.dev/secret-use with the value user-data.
 // +kubebuilder:validation:XValidation:rule="has(self.configMapKeyRef) != has(self.secretKeyRef)",message="exactly one of configMapKeyRef and secretKeyRef must be set"
 type UserDataValueSource struct {
-	// configMapKeyRef names a ConfigMap. The provider needs the right to read it: value userDataConfigMaps of the chart
-	// machinist-provider.
+	// configMapKeyRef selects a key of a ConfigMap. The provider needs the permission to read it: see the value
+	// userDataConfigMaps of the chart machinist-provider.
 	// +optional
 	ConfigMapKeyRef *KeyRef `json:"configMapKeyRef,omitempty"`
 
-	// secretKeyRef names a Secret. It is kept while a class refers to it.
+	// secretKeyRef selects a key of a Secret. A finalizer keeps the Secret while a class refers to it.
 	// +optional
 	SecretKeyRef *KeyRef `json:"secretKeyRef,omitempty"`
 }
 
-// KeyRef is a key of an object in the same namespace.
+// KeyRef selects a key of an object in the same namespace.
 type KeyRef struct {
 	// name of the object.
 	// +required
@@ -95,7 +96,7 @@ type KeyRef struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name"`
 
-	// key in the object's data.
+	// key in the data of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

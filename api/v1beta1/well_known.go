@@ -2,52 +2,58 @@ package v1beta1
 
 // Finalizers.
 const (
-	// MachineFinalizer holds a Machine until its instance is gone.
+	// MachineFinalizer keeps a Machine until its instance is gone.
 	MachineFinalizer = "machinist.dev/machine"
 
-	// InUseFinalizer holds a MachineClass that a Machine has used until none does, the Secrets that a class or a
-	// Machine of the inline form references while that exists, and a Provider while Machines or such classes need it.
+	// InUseFinalizer keeps objects that are still needed:
+	//
+	//   - a MachineClass, from the first Machine that uses it until no Machine uses it
+	//   - a Secret, while a class or a Machine of the inline form refers to it
+	//   - a Provider, while Machines or such classes need its process
 	InUseFinalizer = "machinist.dev/in-use"
 )
 
-// Labels on Machinist's own objects.
+// Labels of Machinist's own objects.
 const (
-	// LabelTemplateHash carries, on a MachineSet and its Machines, the hash of what rolls in the template.
+	// LabelTemplateHash on a MachineSet and its Machines is a hash of those parts of the template whose change starts a
+	// rollout.
 	LabelTemplateHash = "machinist.dev/template-hash"
 
-	// LabelMachineSet names, on a Machine, the MachineSet that owns it.
+	// LabelMachineSet on a Machine is the name of the MachineSet that owns it.
 	LabelMachineSet = "machinist.dev/machine-set"
 
-	// LabelMachineDeployment names, on a MachineSet and its Machines, the MachineDeployment.
+	// LabelMachineDeployment on a MachineSet and its Machines is the name of the MachineDeployment.
 	LabelMachineDeployment = "machinist.dev/machine-deployment"
 
-	// LabelProvider routes a Machine to its provider. The set stamps it, or the provider for machines made by hand.
+	// LabelProvider on a Machine is the name of the provider that serves it. The MachineSet sets the label. On a Machine
+	// that a user created, the provider sets it.
 	LabelProvider = "machinist.dev/provider"
 
-	// LabelFreeze marks a MachineSet or MachineDeployment whose creation of machines is stopped.
+	// LabelFreeze stops a MachineSet or MachineDeployment from creating machines.
 	LabelFreeze = "machinist.dev/freeze"
 
-	// FreezeMoving is the value of LabelFreeze on what is moved to another control cluster.
+	// FreezeMoving is the value of LabelFreeze on objects that are being moved to another control cluster.
 	FreezeMoving = "Moving"
 
-	// LabelSelectedForUpdate chooses, on a Machine, what an InPlace rollout with orchestration Manual updates.
+	// LabelSelectedForUpdate selects a Machine for an update in place, in a rollout with the strategy InPlace and the
+	// orchestration Manual.
 	LabelSelectedForUpdate = "machinist.dev/selected-for-update"
 
-	// LabelInstalledBy names, on what machinist-operator made, the Provider that it was made for.
+	// LabelInstalledBy on an object that machinist-operator created is the name of the Provider for which it was created.
 	LabelInstalledBy = "machinist.dev/installed-by"
 
-	// LabelTypeVersion says which schema a Machine was written for. A Machine with a value other than TypeVersion is
-	// neither created, updated nor health checked; its deletion works. Without the label it counts as current. The
-	// label is not part of the template hash.
+	// LabelTypeVersion on a Machine names the schema for which the Machine was written. A Machine with a value other than
+	// TypeVersion is not created, updated or health checked, but can be deleted. A Machine without the label counts as
+	// current. The label is not part of the template hash.
 	LabelTypeVersion = "machinist.dev/type-version"
 
 	// TypeVersion is the value of LabelTypeVersion for the schema of this package.
 	TypeVersion = Version
 )
 
-// LabelSecretUse says, on a Secret, what MachineClasses and Machines of its namespace may use it for:
-// SecretUseCredentials, SecretUseUserData or SecretUseBoth. Without it nothing is read from the Secret. Who may write
-// a class or a Machine could otherwise have any Secret of the namespace written into the user data of an instance.
+// LabelSecretUse on a Secret defines for what MachineClasses and Machines of its namespace may use the Secret:
+// SecretUseCredentials, SecretUseUserData or SecretUseBoth. A Secret without the label is not read. Otherwise every
+// user who may write a class or a Machine could put any Secret of the namespace into the user data of an instance.
 const LabelSecretUse = "machinist.dev/secret-use"
 
 // Values of LabelSecretUse.
@@ -57,62 +63,64 @@ const (
 	SecretUseBoth        = "credentials-and-user-data"
 )
 
-// Annotations on Machinist's own objects. They act by presence, except where values are listed.
+// Annotations of Machinist's own objects. Unless values are listed, an annotation takes effect with any value.
 const (
-	// AnnotationDeleteMachine marks the Machine that a MachineSet deletes first when it is scaled down.
+	// AnnotationDeleteMachine marks a Machine that its MachineSet deletes first when it is scaled down.
 	AnnotationDeleteMachine = "machinist.dev/delete-machine"
 
-	// AnnotationDeletePriority is an integer on a Machine; lower goes first when a MachineSet is scaled down. Without
-	// it DefaultDeletePriority holds.
+	// AnnotationDeletePriority on a Machine is an integer. When a MachineSet is scaled down, Machines with a lower
+	// priority are deleted first. The default is DefaultDeletePriority.
 	AnnotationDeletePriority = "machinist.dev/delete-priority"
 
 	// DefaultDeletePriority is the priority of a Machine without AnnotationDeletePriority.
 	DefaultDeletePriority = 3
 
-	// AnnotationPaused stops everything that would change a Machine: driver calls, evictions, deletion, remediation.
-	// Its status is still observed and it counts as live.
+	// AnnotationPaused stops everything that would change a Machine: driver calls, evictions, its deletion and its
+	// remediation. The status of the Machine is still updated, and the Machine still counts as live.
 	AnnotationPaused = "machinist.dev/paused"
 
-	// AnnotationClusterAPIPaused is read as AnnotationPaused.
+	// AnnotationClusterAPIPaused has the same effect as AnnotationPaused.
 	AnnotationClusterAPIPaused = "cluster.x-k8s.io/paused"
 
-	// AnnotationSkipDrain deletes a Machine without draining its node.
+	// AnnotationSkipDrain makes the deletion of a Machine skip the drain of its Node.
 	AnnotationSkipDrain = "machinist.dev/skip-drain"
 
 	// AnnotationSkipRemediation exempts a Machine from remediation.
 	AnnotationSkipRemediation = "machinist.dev/skip-remediation"
 
-	// AnnotationRemediate asks for remediation of a Machine, whatever its health.
+	// AnnotationRemediate requests the remediation of a Machine, whatever its health.
 	AnnotationRemediate = "machinist.dev/remediate"
 
-	// AnnotationDoNotDisrupt exempts a Machine from every voluntary disruption (DisruptionReasons), by presence or, with a
-	// time (RFC 3339) as its value, until then. A scale-down takes it last, and a deletion by people is not stopped. A
-	// value that is no time exempts the Machine without end.
+	// AnnotationDoNotDisrupt exempts a Machine from every voluntary disruption (DisruptionReasons). If its value is a time
+	// (RFC 3339), the exemption ends at that time. With any other value, it does not end. A scale-down deletes the Machine
+	// last. A deletion by a user is not prevented.
 	AnnotationDoNotDisrupt = "machinist.dev/do-not-disrupt"
 
-	// AnnotationReplace asks for another machine in the stead of a Machine: it is made first, and the Machine goes when it
-	// is available.
+	// AnnotationReplace requests the replacement of a Machine. Another Machine is created first, and this Machine is
+	// deleted when the other one is available.
 	AnnotationReplace = "machinist.dev/replace"
 
-	// AnnotationAllowVersionSkew on a MachineDeployment lets it roll out a kubelet version that Kubernetes does not
-	// support with the API server of the target cluster. On any owner of machines it stops the warning of that.
+	// AnnotationAllowVersionSkew on a MachineDeployment permits the rollout of a kubelet version that Kubernetes does not
+	// support with the API server of the target cluster. On every owner of machines, it turns off the warning about such a
+	// version.
 	AnnotationAllowVersionSkew = "machinist.dev/allow-version-skew"
 
-	// AnnotationPauseReason on a MachineDisruptionBudget says why somebody paused a fleet, for people.
+	// AnnotationPauseReason on a MachineDisruptionBudget is the reason why a user paused a fleet, for information.
 	AnnotationPauseReason = "machinist.dev/pause-reason"
 
-	// AnnotationPausedBy on a MachineDisruptionBudget is the user who paused a fleet, for people.
+	// AnnotationPausedBy on a MachineDisruptionBudget is the user who paused a fleet, for information.
 	AnnotationPausedBy = "machinist.dev/paused-by"
 
-	// AnnotationRetry tries at once what the provider refused or failed at: the creation or the update of the instance
-	// of a Machine. Every new value is one try; without it the provider is asked when the next try is due.
+	// AnnotationRetry on a Machine makes the provider try a refused or failed operation again at once. Every new value
+	// causes one try. Without the annotation, the provider tries again when the next try is due.
 	AnnotationRetry = "machinist.dev/retry"
 
-	// AnnotationForceDelete deletes a Machine without drain and without waiting for volumes, also in the middle. If the
-	// cloud does not remove the instance, the Machine goes without it, and orphan collection removes the instance later.
+	// AnnotationForceDelete deletes a Machine without a drain and without waiting for volumes, even if the drain has
+	// already begun. If the cloud does not remove the instance, the Machine is removed without it. Orphan collection then
+	// removes the instance later.
 	AnnotationForceDelete = "machinist.dev/force-delete"
 
-	// AnnotationPreserve preserves a Machine for inspection while its set replaces it: PreserveNow or
+	// AnnotationPreserve preserves a Machine for inspection, while its set replaces it. Its value is PreserveNow or
 	// PreserveWhenFailed.
 	AnnotationPreserve = "machinist.dev/preserve"
 
@@ -122,145 +130,151 @@ const (
 	// PreserveWhenFailed is the value of AnnotationPreserve that preserves a Machine when it becomes Failed.
 	PreserveWhenFailed = "when-failed"
 
-	// AnnotationPreservedUntil is the time (RFC 3339) at which a preserved Machine is deleted. A Machine with it is
-	// never adopted or counted by a set.
+	// AnnotationPreservedUntil is the time (RFC 3339) at which a preserved Machine is deleted. A set never adopts or
+	// counts a Machine with this annotation.
 	AnnotationPreservedUntil = "machinist.dev/preserved-until"
 
-	// AnnotationPreservedFrom on a preserved Machine names the MachineSet that it was taken from.
+	// AnnotationPreservedFrom on a preserved Machine is the name of the MachineSet to which the Machine belonged.
 	AnnotationPreservedFrom = "machinist.dev/preserved-from"
 
-	// AnnotationReleasedFrom on a Machine without an owner is the UID of the MachineDeployment, or of the MachineSet
-	// alone, whose labels it lost. It counts towards the ceiling of that owner's sets until it is deleted or adopted.
+	// AnnotationReleasedFrom is on a Machine that a set released because its labels no longer matched. Its value is the
+	// UID of the MachineDeployment, or of the standalone MachineSet. The Machine counts towards the hard limit on machines
+	// of that owner until it is deleted or adopted.
 	AnnotationReleasedFrom = "machinist.dev/released-from"
 
 	// AnnotationUnfreeze ends the freeze of a MachineSet or MachineDeployment.
 	AnnotationUnfreeze = "machinist.dev/unfreeze"
 
-	// AnnotationAllowDeletion, with the value true, on a CustomResourceDefinition of this API group lets it be deleted,
-	// which the admission policy refuses otherwise. All objects of the kind go with it, and the machines that they own.
+	// AnnotationAllowDeletion, with the value true, on a CustomResourceDefinition of this API group permits its deletion,
+	// which the admission policy otherwise refuses. The deletion also deletes all objects of the kind, and the machines
+	// that they own.
 	AnnotationAllowDeletion = "machinist.dev/allow-deletion"
 
-	// AnnotationRemoveOrphansUntil, a time (RFC 3339) at most MaxOrphanRemoval ahead, on a MachineClass lets instances
-	// without a Machine that are found with the class be removed until then, although OrphanRemovalBlocked is True.
+	// AnnotationRemoveOrphansUntil on a MachineClass is a time (RFC 3339) at most MaxOrphanRemoval in the future. Until
+	// then, instances without a Machine that are found with the class are removed although OrphanRemovalBlocked is True.
 	AnnotationRemoveOrphansUntil = "machinist.dev/remove-orphans-until"
 
-	// AnnotationAdoptFromCluster, a cluster id, on a MachineClass lets its Machines take over instances with the tags of
-	// that cluster and of a Machine with the same namespace and name: those of a control cluster that was lost or moved.
-	// It counts until AnnotationAdoptFromClusterUntil. The former cluster must not run any more, or two of them would
-	// work on one instance.
+	// AnnotationAdoptFromCluster on a MachineClass is the cluster ID of a control cluster that was lost or from which a
+	// fleet was moved. Machines of the class may adopt instances with the tags of that cluster and of a Machine with the
+	// same namespace and name. The permission lasts until AnnotationAdoptFromClusterUntil. The processes of the former
+	// cluster must not run any more, because otherwise two installations would manage the same instance.
 	AnnotationAdoptFromCluster = "machinist.dev/adopt-from-cluster"
 
-	// AnnotationAdoptFromClusterUntil is the time (RFC 3339), at most MaxAdoptionFromCluster ahead, until which
-	// AnnotationAdoptFromCluster counts.
+	// AnnotationAdoptFromClusterUntil is the time (RFC 3339), at most MaxAdoptionFromCluster in the future, until which
+	// AnnotationAdoptFromCluster is in effect.
 	AnnotationAdoptFromClusterUntil = "machinist.dev/adopt-from-cluster-until"
 
-	// AnnotationMovingTo, the id of another control cluster, is on what machinist move takes there, until it is deleted
-	// here. A Machine with it was paused for that, a MachineSet or MachineDeployment frozen (FreezeMoving).
+	// AnnotationMovingTo is on objects that machinist move is moving to another control cluster, until they are deleted in
+	// this one. Its value is the cluster ID of the other control cluster. A Machine with it was paused by the move, and a
+	// MachineSet or MachineDeployment was frozen by it (FreezeMoving).
 	AnnotationMovingTo = "machinist.dev/moving-to-cluster"
 
-	// AnnotationMovedTo on a Machine is the id of the control cluster that has taken its instance over. Only then is the
-	// Machine deleted here, and its instance left alone.
+	// AnnotationMovedTo on a Machine is the cluster ID of the control cluster that has adopted its instance. Only then is
+	// the Machine deleted in this control cluster, without its instance.
 	AnnotationMovedTo = "machinist.dev/moved-to-cluster"
 
-	// AnnotationMovedFrom is the id of the control cluster from which machinist move brought the object.
+	// AnnotationMovedFrom is the cluster ID of the control cluster from which machinist move moved the object.
 	AnnotationMovedFrom = "machinist.dev/moved-from-cluster"
 
-	// AnnotationRevision is the number of a MachineSet's or MachineDeployment's revision.
+	// AnnotationRevision is the number of the revision of a MachineSet or MachineDeployment.
 	AnnotationRevision = "machinist.dev/revision"
 
-	// AnnotationHashVersion says by which algorithm the template hash of a MachineSet was made.
+	// AnnotationHashVersion is the version of the algorithm with which the template hash of a MachineSet was calculated.
 	AnnotationHashVersion = "machinist.dev/hash-version"
 
-	// AnnotationMoveTo on a MachineSet, with the value <set>:<n>, hands n machines over to another set.
+	// AnnotationMoveTo on a MachineSet, with the value <set>:<n>, orders it to hand over n machines to another set.
 	AnnotationMoveTo = "machinist.dev/move-to"
 
-	// AnnotationReceiveFrom on a MachineSet names the set that hands machines over to it.
+	// AnnotationReceiveFrom on a MachineSet is the name of the set that hands over machines to it.
 	AnnotationReceiveFrom = "machinist.dev/receive-from"
 )
 
-// Annotations by which Machinist's controllers remember and tell each other things. They are nobody else's to set.
+// Annotations in which Machinist's controllers store state, and by which they communicate. Only these controllers set
+// them.
 const (
-	// AnnotationNoCreate stops a MachineSet from making or adopting machines, by presence. With strategy OnDelete it is
-	// on the sets of old revisions, so that a machine that someone deletes is replaced by one of the new revision.
+	// AnnotationNoCreate stops a MachineSet from creating or adopting machines. With the strategy OnDelete, it is on the
+	// sets of old revisions, so that a machine that a user deletes is replaced by a machine of the new revision.
 	AnnotationNoCreate = "machinist.dev/no-create"
 
-	// AnnotationSizedFor on the newest set of a MachineDeployment is the number of replicas that its sets were last sized
-	// for. Another number means that someone changed replicas since, and the sets follow in proportion.
+	// AnnotationSizedFor on the newest set of a MachineDeployment is the number of replicas for which its sets were last
+	// scaled. If it differs from spec.replicas, a user or autoscaler has changed replicas since, and the sets are scaled
+	// in proportion.
 	AnnotationSizedFor = "machinist.dev/sized-for"
 
-	// AnnotationExchangeSurge on the set of a MachineDeployment's current revision is how many of its machines exist
-	// beyond replicas because others are exchanged. So the set knows which machines too many go because people want
-	// fewer: those ask no budget.
+	// AnnotationExchangeSurge on the set of a MachineDeployment's current revision is the number of its machines beyond
+	// replicas that exist because machines are being replaced. The set uses it to find out which surplus machines are
+	// deleted because fewer are wanted: no budget limits their deletion.
 	AnnotationExchangeSurge = "machinist.dev/exchange-surge"
 
-	// AnnotationRolloutAfter on a MachineSet is the rolloutAfter (RFC 3339) that was past when the set was made: its
-	// machines are newer than that, whatever the clocks say.
+	// AnnotationRolloutAfter on a MachineSet is the rolloutAfter (RFC 3339) that had passed when the set was created. The
+	// machines of the set count as newer than that time, whatever the clocks show.
 	AnnotationRolloutAfter = "machinist.dev/rollout-after"
 
-	// AnnotationRemediationRetry on a Machine that replaces one that failed or was unhealthy, with the value <n>/<UID>,
-	// tells how many machines in a row were replaced before it, and the last of them.
+	// AnnotationRemediationRetry is on a Machine that replaces a failed or unhealthy one, with the value <n>/<UID>. n is
+	// the number of machines in a row that were replaced before it, and UID identifies the last of them.
 	AnnotationRemediationRetry = "machinist.dev/remediation-retry"
 
-	// AnnotationAppliedHash on what machinist-operator made is a hash of what it applied, so that it applies nothing
-	// twice.
+	// AnnotationAppliedHash on an object that machinist-operator created is a hash of what the operator applied. The
+	// operator uses it to avoid applying the same content twice.
 	AnnotationAppliedHash = "machinist.dev/applied-hash"
 
-	// AnnotationLastAppliedTemplate on a Machine lists the keys that its set's template put there, so that a key which
-	// the template loses is removed and one that somebody else added stays.
+	// AnnotationLastAppliedTemplate on a Machine lists the keys that came from the template of its set. If a key is
+	// removed from the template, it is therefore removed from the Machine, while keys that others added stay.
 	AnnotationLastAppliedTemplate = "machinist.dev/last-applied-template"
 )
 
 // Keys on Nodes.
 const (
-	// NodeLabelMachine and NodeAnnotationMachine name the Machine of a Node. They are output only: the truth is the
-	// Machine's status.nodeRef.
+	// NodeLabelMachine and NodeAnnotationMachine are the name of the Machine of a Node. They are for information only:
+	// Machinist relies on status.nodeRef of the Machine.
 	NodeLabelMachine      = "machinist.dev/machine"
 	NodeAnnotationMachine = "machinist.dev/machine"
 
 	// NodeAnnotationClusterNamespace is the namespace of the Machine of a Node.
 	NodeAnnotationClusterNamespace = "machinist.dev/cluster-namespace"
 
-	// NodeAnnotationInstance says which instance a Node is: the cluster id of the installation, its provider, the class
-	// and the provider ID. If the Machine is lost, orphan collection finds the Node by it. It is output only.
+	// NodeAnnotationInstance identifies the instance of a Node by the cluster ID of the installation, the provider, the
+	// class and the provider ID. If the Machine is lost, orphan collection finds the Node by this annotation.
 	NodeAnnotationInstance = "machinist.dev/instance"
 
-	// NodeAnnotationLastAppliedNodeTemplate is a fingerprint of what was last applied to a Node from spec.node. It keeps
-	// an older request that comes late from undoing that, and says nothing else: who writes to the Node may write it as
-	// well. What was applied is in status.nodeTemplate of the Machine.
+	// NodeAnnotationLastAppliedNodeTemplate is a fingerprint of what was last applied to a Node from spec.node. It
+	// prevents an older request that arrives late from undoing a newer one. It proves nothing else, because other clients
+	// that may write to the Node can change it. The applied keys are in status.nodeTemplate of the Machine.
 	NodeAnnotationLastAppliedNodeTemplate = "machinist.dev/last-applied-node-template"
 
-	// NodeAnnotationInstanceRemoved marks the Node of an instance without a Machine that is being removed. It names the
-	// object (namespace/name) with whose credentials the instance was found. When the instance is gone, the Node is
-	// deleted.
+	// NodeAnnotationInstanceRemoved marks the Node of an instance without a Machine that is being removed. Its value is
+	// the object (namespace/name) with whose credentials the instance was found. The Node is deleted when the instance is
+	// gone.
 	NodeAnnotationInstanceRemoved = "machinist.dev/instance-removed"
 
-	// NodeAnnotationUpdateRequested asks the agent on a Node to update it to the version that is its value.
+	// NodeAnnotationUpdateRequested requests that the agent on a Node updates the kubelet to the version in its value.
 	NodeAnnotationUpdateRequested = "machinist.dev/update-requested"
 
-	// NodeAnnotationUpdateResult is the agent's answer: UpdateResultSucceeded, or UpdateResultFailed with an optional
-	// reason after a colon.
+	// NodeAnnotationUpdateResult is the answer of the agent: UpdateResultSucceeded, or UpdateResultFailed, optionally
+	// followed by a colon and a reason.
 	NodeAnnotationUpdateResult = "machinist.dev/update-result"
 
 	// UpdateResultSucceeded is the value of NodeAnnotationUpdateResult after a successful update.
 	UpdateResultSucceeded = "succeeded"
 
-	// UpdateResultFailed is the value, or its part before the colon, of NodeAnnotationUpdateResult after a failed
-	// update.
+	// UpdateResultFailed is the value of NodeAnnotationUpdateResult after a failed update, or the part of the value before
+	// the colon.
 	UpdateResultFailed = "failed"
 
-	// NodeAnnotationCordoned says that it was Machinist, not a person, that made a Node unschedulable.
+	// NodeAnnotationCordoned is on a Node that Machinist cordoned, as opposed to a user.
 	NodeAnnotationCordoned = "machinist.dev/cordoned"
 
-	// NodeTaintUninitialized (effect NoSchedule) is on a Node until its Machine's labels, annotations and taints are.
+	// NodeTaintUninitialized (effect NoSchedule) is on a Node until the Node has the labels, annotations and taints of its
+	// Machine.
 	NodeTaintUninitialized = "machinist.dev/uninitialized"
 
 	// NodeTaintOutdated (effect PreferNoSchedule) is on the Nodes of an old revision during a rollout.
 	NodeTaintOutdated = "machinist.dev/outdated"
 )
 
-// Tags of an instance at its provider.
+// Tags of an instance in its cloud.
 const (
-	// TagCluster is the cluster id.
+	// TagCluster is the cluster ID.
 	TagCluster = "machinist-cluster"
 
 	// TagMachineUID is the UID of the Machine.
@@ -270,19 +284,19 @@ const (
 	TagMachine = "machinist-machine"
 )
 
-// Keys that cluster-autoscaler's clusterapi provider reads and writes when it runs with CAPI_GROUP=machinist.dev.
-// Besides these it uses AnnotationDeleteMachine, NodeAnnotationMachine and NodeAnnotationClusterNamespace.
+// Keys that cluster-autoscaler's clusterapi provider reads and writes when it runs with CAPI_GROUP=machinist.dev. It
+// also uses AnnotationDeleteMachine, NodeAnnotationMachine and NodeAnnotationClusterNamespace.
 const (
-	// AutoscalerMinSizeAnnotation and AutoscalerMaxSizeAnnotation on a MachineSet or MachineDeployment make it a node
-	// group: integers, 0 ≤ min ≤ max.
+	// AutoscalerMinSizeAnnotation and AutoscalerMaxSizeAnnotation turn a MachineSet or MachineDeployment into a node
+	// group. Their values are integers with 0 ≤ min ≤ max.
 	AutoscalerMinSizeAnnotation = "machinist.dev/cluster-api-autoscaler-node-group-min-size"
 	AutoscalerMaxSizeAnnotation = "machinist.dev/cluster-api-autoscaler-node-group-max-size"
 
-	// AutoscalerCapacityPrefix begins the annotations on a MachineSet or MachineDeployment that describe its Nodes
-	// while there is none.
+	// AutoscalerCapacityPrefix is the prefix of the annotations on a MachineSet or MachineDeployment that describe its
+	// Nodes while there are none.
 	AutoscalerCapacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
 
-	// AutoscalerCPUAnnotation and the following annotations describe one property of a Node each.
+	// AutoscalerCPUAnnotation and the following annotations each describe one property of a Node.
 	AutoscalerCPUAnnotation           = AutoscalerCapacityPrefix + "cpu"
 	AutoscalerMemoryAnnotation        = AutoscalerCapacityPrefix + "memory"
 	AutoscalerEphemeralDiskAnnotation = AutoscalerCapacityPrefix + "ephemeral-disk"
@@ -294,30 +308,31 @@ const (
 	AutoscalerDRADriverAnnotation     = AutoscalerCapacityPrefix + "dra-driver"
 	AutoscalerCSIDriverAnnotation     = AutoscalerCapacityPrefix + "csi-driver"
 
-	// AutoscalerDeploymentNameLabel names, on a MachineSet, the MachineDeployment that owns it.
+	// AutoscalerDeploymentNameLabel on a MachineSet is the name of the MachineDeployment that owns it.
 	AutoscalerDeploymentNameLabel = "cluster.x-k8s.io/deployment-name"
 
-	// AutoscalerRevisionAnnotation is the revision, on a MachineSet of a MachineDeployment.
+	// AutoscalerRevisionAnnotation on a MachineSet of a MachineDeployment is its revision.
 	AutoscalerRevisionAnnotation = "machinedeployment.clusters.x-k8s.io/revision"
 
-	// NodeAnnotationScaleDownDisabled on a Node keeps cluster-autoscaler from removing it.
+	// NodeAnnotationScaleDownDisabled on a Node prevents cluster-autoscaler from removing it.
 	NodeAnnotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
 
-// NodeLabelExcludeFromLoadBalancers takes a Node out of external load balancers while its Machine is being deleted.
+// NodeLabelExcludeFromLoadBalancers removes a Node from external load balancers while its Machine is being deleted.
 const NodeLabelExcludeFromLoadBalancers = "node.kubernetes.io/exclude-from-external-load-balancers"
 
-// Lengths of names. They become label values, and the names of machines and sets are made from those of their owners.
+// Maximum lengths of names. Names become values of labels, and the names of sets and machines begin with those of their
+// owners.
 const (
 	// MaxMachineDeploymentNameLength leaves room for -<template hash> and -<5 random characters>.
 	MaxMachineDeploymentNameLength = 47
 
-	// MaxTemplateHashLength is the longest template hash.
+	// MaxTemplateHashLength is the maximum length of a template hash.
 	MaxTemplateHashLength = 9
 
 	// MaxMachineSetNameLength leaves room for -<5 random characters>.
 	MaxMachineSetNameLength = 57
 
-	// MaxMachineNameLength is the longest value of a label.
+	// MaxMachineNameLength is the maximum length of the value of a label.
 	MaxMachineNameLength = 63
 )

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// addHealth adds what judges the health of machines.
+// addHealth adds the controller that checks the health of machines.
 func addHealth(op *process.Process, s *settings, metrics *healthcheck.Metrics) error {
 	policy, err := s.health.Policy()
 	if err != nil {
@@ -38,7 +38,7 @@ func addHealth(op *process.Process, s *settings, metrics *healthcheck.Metrics) e
 	return nil
 }
 
-// targetEvents makes sources of the events of the target cluster.
+// targetEvents returns a function that creates sources of events of the target cluster.
 func targetEvents(target *process.Cluster) wiring.TargetEvents {
 	return func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
 		return process.Events(target, object, keys, changes...)

@@ -1,4 +1,5 @@
-// Command machinist-manager keeps MachineSets and MachineDeployments as declared. It needs no cloud.
+// Command machinist-manager runs the controllers of MachineDeployments, MachineSets, MachineHealthChecks and
+// MachineDisruptionBudgets. It needs no access to a cloud.
 package main
 
 import (
@@ -6,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	_ "time/tzdata" // The windows of disruption budgets have time zones, and an image may have none.
+	_ "time/tzdata" // The windows of disruption budgets have time zones, and an image may lack the time zone database.
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           name,
 		Version:       version.String(),
-		Short:         "Keep MachineSets and MachineDeployments as declared",
+		Short:         "Run the controllers of MachineDeployments, MachineSets, health checks and disruption budgets",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -122,7 +123,7 @@ func options(log logr.Logger) process.Options {
 	}
 }
 
-// addControllers adds the controllers. serverVersion is nil where there is no target cluster.
+// addControllers adds the controllers. serverVersion is nil if there is no target cluster.
 func addControllers(ctx context.Context, op *process.Process, s *settings, tracer *tracing.Tracer,
 	serverVersion func(context.Context) string) error {
 	mgr, control := op.Manager(), op.Control()
@@ -191,7 +192,7 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, trace
 	return addHealth(op, s, healthMetrics)
 }
 
-// addOvershoot adds what freezes owners with too many machines.
+// addOvershoot adds the controller that freezes owners with too many machines.
 func addOvershoot(op *process.Process, s *settings) error {
 	frozen, err := reachability.FrozenMetric(metrics.Registry)
 	if err != nil {

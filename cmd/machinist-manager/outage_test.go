@@ -30,8 +30,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// line is a connection to an API server that can be cut.
-type line struct {
+// proxy relays connections to an API server, and can be interrupted.
+type proxy struct {
 	t           *testing.T
 	to, address string
 
@@ -41,18 +41,18 @@ type line struct {
 	relaying sync.WaitGroup
 }
 
-// laid lays a line to the API server, and returns it with the configuration that goes through it.
-func laid(t *testing.T, config *rest.Config) (*line, *rest.Config) {
+// newProxy starts a proxy to the API server, and returns it with a configuration that uses it.
+func newProxy(t *testing.T, config *rest.Config) (*proxy, *rest.Config) {
 	t.Helper()
-	l := &line{t: t, to: strings.TrimPrefix(config.Host, "https://"), address: "127.0.0.1:0", open: map[net.Conn]bool{}}
-	l.mend()
+	l := &proxy{t: t, to: strings.TrimPrefix(config.Host, "https://"), address: "127.0.0.1:0", open: map[net.Conn]bool{}}
+	l.restore()
 	t.Cleanup(l.cut)
 	through := rest.CopyConfig(config)
 	through.Host = "https://" + l.address
 	return l, through
 }
 
-func (l *line) mend() {
+func (l *proxy) restore() {
 	l.t.Helper()
 	listener, err := net.Listen("tcp", l.address)
 	if err != nil {
@@ -72,7 +72,7 @@ func (l *line) mend() {
 	})
 }
 
-func (l *line) relay(from net.Conn) {
+func (l *proxy) relay(from net.Conn) {
 	to, err := net.Dial("tcp", l.to)
 	if err != nil {
 		_ = from.Close()
@@ -99,8 +99,8 @@ func (l *line) relay(from net.Conn) {
 	delete(l.open, to)
 }
 
-// cut ends all connections and admits no others.
-func (l *line) cut() {
+// cut closes all connections and accepts no new ones.
+func (l *proxy) cut() {
 	l.mu.Lock()
 	if l.listener != nil {
 		_ = l.listener.Close()
@@ -113,7 +113,7 @@ func (l *line) cut() {
 	l.relaying.Wait()
 }
 
-// kubeconfig writes one and returns its path.
+// kubeconfig writes a kubeconfig file and returns its path.
 func kubeconfig(t *testing.T, name string, config *rest.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -123,8 +123,8 @@ func kubeconfig(t *testing.T, name string, config *rest.Config) string {
 	return path
 }
 
-// manage runs the manager until the test ends.
-func manage(t *testing.T, args ...string) {
+// runManager runs the manager until the test ends.
+func runManager(t *testing.T, args ...string) {
 	t.Helper()
 	config, settings := process.DefaultConfig("machinist-manager"), &settings{}
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -165,7 +165,7 @@ func deployment(namespace string) *v1beta1.MachineDeployment {
 	return d
 }
 
-// awaitFleet waits until there are as many machines, and the deployment and its set are frozen or not.
+// awaitFleet waits until there are this number of machines, and the deployment and its set are frozen or not.
 func awaitFleet(t *testing.T, c client.WithWatch, namespace string, machines int, frozen bool) {
 	t.Helper()
 	in := client.InNamespace(namespace)
@@ -189,7 +189,7 @@ func isFrozen(conditions []metav1.Condition) bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1beta1.ReasonControlPlaneUnreachable
 }
 
-// freeAddress returns one that nobody listens on.
+// freeAddress returns an address that is not in use.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := controlplane.FreeAddress()
@@ -199,8 +199,8 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-// awaitProbe waits until /readyz says something.
-func awaitProbe(t *testing.T, address, reports string) {
+// awaitReadyz waits until the answer of /readyz contains a text.
+func awaitReadyz(t *testing.T, address, reports string) {
 	t.Helper()
 	deadline, tick := time.After(env.Patience), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
@@ -215,20 +215,20 @@ func awaitProbe(t *testing.T, address, reports string) {
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("/readyz says %q, not %q", last, reports)
+			t.Fatalf("the answer of /readyz is %q, want %q", last, reports)
 		case <-tick.C:
 		}
 	}
 }
 
-// While the target cluster is unreachable nobody knows what became of the machines: there is none made, and the
-// owners say why. When it is back, they go on by themselves.
+// While the target cluster is unreachable, the state of the machines is unknown: the owners create none and report the
+// reason. When the cluster is back, they continue automatically.
 //
 // Rules: outage-stops-owners, freeze-is-reported.
-func TestNoMachinesAreMadeInAnOutageOfTheTarget(t *testing.T) {
+func TestOwnersCreateNoMachinesDuringOutageOfTarget(t *testing.T) {
 	namespace, c, probes := env.Namespace(t), env.Client(t), freeAddress(t)
-	target, through := laid(t, env.Config())
-	manage(t,
+	target, through := newProxy(t, env.Config())
+	runManager(t,
 		"--control-kubeconfig="+kubeconfig(t, "control", env.Config()), "--target-kubeconfig="+
 			kubeconfig(t, "target", through),
 		"--namespace="+namespace, "--health-probe-bind-address="+probes, "--metrics-bind-address=0",
@@ -246,8 +246,8 @@ func TestNoMachinesAreMadeInAnOutageOfTheTarget(t *testing.T) {
 	awaitFleet(t, c, namespace, 1, false)
 
 	target.cut()
-	awaitProbe(t, probes, "frozen: The target cluster cannot be reached since ")
-	// Now the set misses a machine, and the deployment wants one more.
+	awaitReadyz(t, probes, "frozen: The target cluster has been unreachable since ")
+	// Now the set lacks a machine, and the deployment wants one more.
 	if err := c.DeleteAllOf(t.Context(), &v1beta1.Machine{}, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestNoMachinesAreMadeInAnOutageOfTheTarget(t *testing.T) {
 	}
 	awaitFleet(t, c, namespace, 1, true)
 
-	target.mend()
-	// Nobody takes the finalizer off the first.
+	target.restore()
+	// The finalizer of the first machine is not removed, so it still exists.
 	awaitFleet(t, c, namespace, 3, false)
 }

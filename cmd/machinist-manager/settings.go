@@ -22,14 +22,14 @@ type settings struct {
 }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
-	fs.IntVar(&s.concurrentSets, "concurrent-machinesets", 8, "machine sets worked on at the same time")
+	fs.IntVar(&s.concurrentSets, "concurrent-machinesets", 8, "maximum number of MachineSets that are reconciled at the same time")
 	fs.IntVar(&s.concurrentDeployments, "concurrent-machinedeployments", 8,
-		"machine deployments worked on at the same time")
+		"maximum number of MachineDeployments that are reconciled at the same time")
 	s.health.AddFlags(fs)
 	s.overshoot.AddFlags(fs)
 	s.webhook.AddFlags(fs)
 	fs.BoolVar(&s.outdatedNodeTaints, "outdated-node-taints", true,
-		"while machines are exchanged, have pods prefer the new nodes and autoscalers leave the old ones alone; without it, present taints and annotations are removed")
+		"taint and annotate Nodes of old revisions during a rollout, so that pods prefer the new Nodes and autoscalers keep the old ones. If false, existing taints and annotations are removed")
 }
 
 func (s *settings) validate() error {

@@ -1,4 +1,4 @@
-// Command machinist-operator installs the provider processes that Providers ask for.
+// Command machinist-operator installs the provider processes that Provider objects declare.
 package main
 
 import (
@@ -32,7 +32,7 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           installer.Name,
 		Version:       version.String(),
-		Short:         "Install the provider processes that Providers ask for",
+		Short:         "Install the provider processes that Provider objects declare",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -56,7 +56,7 @@ func command() *cobra.Command {
 
 func defaultConfig() *process.Config {
 	config := process.DefaultConfig(installer.Name)
-	// The machines' clusters are the business of the processes that it installs.
+	// Only the installed processes use target clusters.
 	config.TargetKubeconfig = process.None
 	return config
 }

@@ -35,7 +35,7 @@ const namespace = "machinist-system"
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m, controlplane.Options{Audit: true})) }
 
-// operate runs the operator with the rights of its roles and nothing else, until the test ends.
+// operate runs the operator until the test ends. It has only the permissions of its roles.
 func operate(t *testing.T, c client.WithWatch) {
 	t.Helper()
 	for _, object := range roles(t) {
@@ -70,7 +70,7 @@ func operate(t *testing.T, c client.WithWatch) {
 	})
 }
 
-// roles returns the namespace, the operator's roles and their bindings to its user.
+// roles returns the namespace, the roles of the operator, and their bindings to its user.
 func roles(t *testing.T) []client.Object {
 	t.Helper()
 	text, err := os.ReadFile("../../config/rbac/operator-control.yaml")
@@ -100,7 +100,8 @@ func roles(t *testing.T) []client.Object {
 	}
 }
 
-// awaitInstalled waits until the objects of a Provider's newest generation are there, and returns the Provider.
+// awaitInstalled waits until the objects of the newest generation of a Provider are installed, and returns the
+// Provider.
 func awaitInstalled(t *testing.T, c client.WithWatch, name string) *v1beta1.Provider {
 	t.Helper()
 	list := env.Await(t, c, &v1beta1.ProviderList{}, "the installation of "+name,
@@ -116,11 +117,11 @@ func awaitInstalled(t *testing.T, c client.WithWatch, name string) *v1beta1.Prov
 	return &list.Items[slices.IndexFunc(list.Items, func(p v1beta1.Provider) bool { return p.Name == name })]
 }
 
-// The operator installs what the chart renders, in every form, with the rights of its role: the API server lets nobody
-// make a role with rights that he lacks. What is there is not written again.
+// The operator installs the chart in every form with the permissions of its role. The API server refuses roles with
+// permissions that the client lacks. Existing objects are not written again.
 //
 // Rules: operator-may-install, nothing-written-when-as-desired.
-func TestTheOperatorInstallsTheChartWithItsOwnRights(t *testing.T) {
+func TestOperatorInstallsChartWithItsOwnPermissions(t *testing.T) {
 	c := env.Client(t)
 	log, err := auditlog.Open(env.ControlPlane().AuditLog())
 	if err != nil {
@@ -143,11 +144,11 @@ func TestTheOperatorInstallsTheChartWithItsOwnRights(t *testing.T) {
 			p = awaitInstalled(t, c, name)
 			for _, ref := range p.Status.Installed {
 				if object := read(t, c, ref); object == nil || !metav1.IsControlledBy(object, p) {
-					t.Errorf("%s %s is not there, or not the Provider's", ref.Kind, ref.Name)
+					t.Errorf("%s %s does not exist, or does not belong to the Provider", ref.Kind, ref.Name)
 				}
 			}
 
-			// Somebody touches each object: passes are made, and nothing is written.
+			// After a change of an annotation of each object, passes run and write nothing.
 			if err := log.Mark(); err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +165,7 @@ func TestTheOperatorInstallsTheChartWithItsOwnRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			if counts.Writes+counts.Conflicts+counts.Failed != 0 {
-				t.Errorf("the passes over what is as desired wrote: %s", counts)
+				t.Errorf("passes over unchanged objects wrote: %s", counts)
 			}
 
 			if err := c.Delete(t.Context(), p); err != nil {
@@ -175,7 +176,7 @@ func TestTheOperatorInstallsTheChartWithItsOwnRights(t *testing.T) {
 			})
 			for _, ref := range p.Status.Installed {
 				if object := read(t, c, ref); object != nil && object.GetDeletionTimestamp() == nil {
-					t.Errorf("%s %s is still there", ref.Kind, ref.Name)
+					t.Errorf("%s %s still exists", ref.Kind, ref.Name)
 				}
 			}
 		})
@@ -183,7 +184,7 @@ func TestTheOperatorInstallsTheChartWithItsOwnRights(t *testing.T) {
 	requireNothingDenied(t)
 }
 
-// requireNothingDenied fails the test if the operator asked for something that its roles do not allow.
+// requireNothingDenied fails the test if a request of the operator was denied.
 func requireNothingDenied(t *testing.T) {
 	t.Helper()
 	log, err := auditlog.Open(env.ControlPlane().AuditLog())
@@ -204,10 +205,10 @@ func requireNothingDenied(t *testing.T) {
 	}
 }
 
-// A value that the chart does not know is refused with its path.
+// An unknown value is refused with its path.
 //
 // Rule: spec-becomes-chart-values.
-func TestTheChartNamesTheValueThatItRefuses(t *testing.T) {
+func TestChartRefusesUnknownValueWithItsPath(t *testing.T) {
 	_, err := render(installer.Release{Name: "machinist-provider-sim", Namespace: namespace,
 		Values: map[string]any{"provider": map[string]any{"name": "sim"}, "webhook": map[string]any{"enabeld": true}}})
 	if err == nil || !strings.Contains(err.Error(), "webhook") || !strings.Contains(err.Error(), "enabeld") {
@@ -215,7 +216,7 @@ func TestTheChartNamesTheValueThatItRefuses(t *testing.T) {
 	}
 }
 
-// awaitPass waits until the operator has read the lease of a process, which a pass does last.
+// awaitPass waits until the operator has read the Lease of a process, which is the last step of a pass.
 func awaitPass(t *testing.T, log *auditlog.Log, by auditlog.Filter, process string) {
 	t.Helper()
 	deadline, tick := time.After(env.Patience), time.NewTicker(50*time.Millisecond)
@@ -240,7 +241,7 @@ func awaitPass(t *testing.T, log *auditlog.Log, by auditlog.Filter, process stri
 
 func values(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
 
-// read returns an object, nil if there is none.
+// read returns an object, or nil if it does not exist.
 func read(t *testing.T, c client.Client, ref v1beta1.InstalledObject) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}

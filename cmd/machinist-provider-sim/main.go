@@ -19,16 +19,16 @@ func main() {
 		Name: driver.Name,
 		AddFlags: func(fs *pflag.FlagSet) {
 			fs.StringSliceVar(&o.Endpoints, "cloud-endpoint", nil,
-				"URLs of the simulated clouds that may be used; the first is the default. Required")
+				"URLs of the simulated clouds that classes may use; the first is the default. Required")
 			fs.DurationVar(&o.CreateSettle, "create-settle", 5*time.Second,
-				"how long a creation whose answer was lost can still take effect at the cloud")
+				"how long a create call whose answer was lost can still take effect in the cloud")
 			fs.BoolVar(&interruptions, "interruption-polling", false,
 				"ask the cloud every 15 seconds which instances it is about to reclaim")
 		},
 		New: func() (provider.Driver, error) {
 			if len(o.Endpoints) == 0 {
 				return nil,
-					errors.New("--cloud-endpoint is not set: give the URL of the simulated cloud, such as http://127.0.0.1:8080")
+					errors.New("--cloud-endpoint is not set: set it to the URL of the simulated cloud, such as http://127.0.0.1:8080")
 			}
 			d, err := driver.New(o)
 			if err != nil || !interruptions {

@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	// The clients' own logs are for processes, not for people at a terminal.
+	// The logs of the client libraries would only disturb the output of the commands.
 	logf.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := root().ExecuteContext(ctx)
@@ -34,7 +34,7 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "machinist",
 		Version:       version.String(),
-		Short:         "Keep the worker machines of Kubernetes clusters as declared",
+		Short:         "Manage the worker machines of Kubernetes clusters",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

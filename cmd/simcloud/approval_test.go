@@ -14,9 +14,9 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// A machine waits for approval as long as it takes. Killed meanwhile or denied,
-// it makes another request.
-func TestAMachineWaitsForApproval(t *testing.T) {
+// TestMachineWaitsForApproval checks that a machine waits for approval without a time limit. If it is killed meanwhile,
+// or its request is denied, it sends another request.
+func TestMachineWaitsForApproval(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{WithControllerManager: true})
 	if err != nil {
 		t.Fatal(err)
@@ -35,22 +35,22 @@ func TestAMachineWaitsForApproval(t *testing.T) {
 	inst := p.create("pends", c.userData(token))
 
 	first := c.wantRequest(t, "pends")
-	// A kubelet keeps no key that has no certificate yet: restarted, it makes another request.
+	// A kubelet does not save a key that has no certificate yet. After a restart it sends another request.
 	p.restart(syscall.SIGKILL)
 	second := c.wantRequest(t, "pends", first.Name)
-	p.wantConsole(inst.ID, "waits for approval of CertificateSigningRequest "+second.Name)
-	c.judge(t, second, certificatesv1.CertificateDenied)
-	p.wantConsole(inst.ID, "Denied: Test: judged by a test")
+	p.wantConsole(inst.ID, "waiting for approval of CertificateSigningRequest "+second.Name)
+	c.decide(t, second, certificatesv1.CertificateDenied)
+	p.wantConsole(inst.ID, "Denied: Test: decided by a test")
 
 	third := c.wantRequest(t, "pends", first.Name, second.Name)
-	c.judge(t, third, certificatesv1.CertificateApproved)
+	c.decide(t, third, certificatesv1.CertificateApproved)
 	c.wantReady(t, "pends", corev1.ConditionTrue)
 	if n := len(c.requestsFor(t, "pends")); n != 3 {
-		t.Errorf("%d requests were made", n)
+		t.Errorf("got %d requests, want 3", n)
 	}
 }
 
-// wantRequest waits for a node's request other than those known.
+// wantRequest waits for a certificate request of a node that is not in known.
 func (c *cluster) wantRequest(t testing.TB, node string, known ...string) (request *certificatesv1.CertificateSigningRequest) {
 	t.Helper()
 	eventually(t, func() error {
@@ -60,16 +60,16 @@ func (c *cluster) wantRequest(t testing.TB, node string, known ...string) (reque
 				return nil
 			}
 		}
-		return fmt.Errorf("node %s has no request but %q", node, known)
+		return fmt.Errorf("node %s has no request except %q", node, known)
 	})
 	return request
 }
 
-func (c *cluster) judge(t testing.TB, request *certificatesv1.CertificateSigningRequest,
+func (c *cluster) decide(t testing.TB, request *certificatesv1.CertificateSigningRequest,
 	decision certificatesv1.RequestConditionType) {
 	t.Helper()
 	request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-		Type: decision, Status: corev1.ConditionTrue, Reason: "Test", Message: "judged by a test",
+		Type: decision, Status: corev1.ConditionTrue, Reason: "Test", Message: "decided by a test",
 	})
 	if _, err := c.kube.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), request.Name, request,
 		metav1.UpdateOptions{}); err != nil {

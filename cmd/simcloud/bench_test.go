@@ -15,18 +15,18 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// BenchmarkJoin measures how long many instances take from the first call to
-// the last Ready node, and what one of them costs the process then.
+// BenchmarkJoin measures the time from the first call until all nodes are Ready, and the memory that one instance needs
+// then.
 func BenchmarkJoin(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			c := startCluster(b)
 			token, _ := c.token(b)
-			data := c.userDataWith(token, c.cp.CA(), 20) // the cluster is impatient
+			data := c.userDataWith(token, c.cp.CA(), 20) // longer Leases, because the control plane marks silent nodes soon
 			for round := 0; b.Loop(); round++ {
 				b.StopTimer()
 				p := startProcess(b)
-				// Events are most of what kubelets write while they join, and none of what this measures.
+				// Events are most of what kubelets write while they join, and they are not measured here.
 				omit := simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{OmitEvents: ptr.To(true)}}
 				if _, err := p.admin.PatchSettings(b.Context(), omit); err != nil {
 					b.Fatal(err)
@@ -38,7 +38,7 @@ func BenchmarkJoin(b *testing.B) {
 				for i := range n {
 					last = p.create(prefix+strconv.Itoa(i), data)
 				}
-				p.wantConsole(last.ID, "registered node") // without asking a thousand times
+				p.wantConsole(last.ID, "registered node") // avoids polling the API server during the join
 				eventually(b, func() error {
 					if ready := c.readyNodes(b, prefix); ready < n {
 						return fmt.Errorf("%d of %d nodes are ready", ready, n)
@@ -47,15 +47,15 @@ func BenchmarkJoin(b *testing.B) {
 				})
 				b.StopTimer()
 				b.ReportMetric(float64(residentKiB(b, p.process.PID())-empty)/float64(n), "KiB/instance")
-				p.end(syscall.SIGTERM)
-				c.clear(b)
+				p.stop(syscall.SIGTERM)
+				c.deleteAll(b)
 				b.StartTimer()
 			}
 		})
 	}
 }
 
-// readyNodes counts the ready nodes whose name begins with a prefix.
+// readyNodes returns the number of ready nodes whose name begins with prefix.
 func (c *cluster) readyNodes(b *testing.B, prefix string) (ready int) {
 	b.Helper()
 	list, err := c.kube.CoreV1().Nodes().List(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
@@ -70,7 +70,7 @@ func (c *cluster) readyNodes(b *testing.B, prefix string) (ready int) {
 	return ready
 }
 
-// residentKiB is the memory that a process has.
+// residentKiB returns the resident memory of a process.
 func residentKiB(b *testing.B, pid int) int {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -86,6 +86,6 @@ func residentKiB(b *testing.B, pid int) int {
 			return kib
 		}
 	}
-	b.Fatal("no VmRSS")
+	b.Fatal("/proc has no VmRSS for the process")
 	return 0
 }

@@ -19,12 +19,12 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-func TestAnInstanceBecomesANode(t *testing.T) {
+func TestInstanceJoinsCluster(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
 	inst := p.create("joins", c.userData(token))
 	c.wantReady(t, "joins", corev1.ConditionTrue)
-	node := c.wantAdopted(t, "joins")
+	node := c.wantCloudFields(t, "joins")
 
 	if node.Spec.ProviderID != inst.ProviderID {
 		t.Errorf("providerID is %q, want %q", node.Spec.ProviderID, inst.ProviderID)
@@ -58,7 +58,7 @@ func TestAnInstanceBecomesANode(t *testing.T) {
 	}
 	requests := c.requestsFor(t, "joins")
 	if len(requests) != 1 {
-		t.Fatalf("%d requests were made", len(requests))
+		t.Fatalf("got %d requests, want 1", len(requests))
 	}
 	if requests[0].Spec.Username != "system:bootstrap:"+token[:6] ||
 		fmt.Sprint(requests[0].Spec.Usages) != "[digital signature client auth]" {
@@ -73,7 +73,7 @@ func TestAnInstanceBecomesANode(t *testing.T) {
 	})
 }
 
-// requestsFor are the certificate requests whose certificate names a node.
+// requestsFor returns the certificate requests for a node.
 func (c *cluster) requestsFor(t testing.TB, name string) []certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	list, err := c.kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
@@ -98,7 +98,7 @@ func hasTaint(node *corev1.Node, key string) bool {
 	return false
 }
 
-func TestAWrongTokenNeverJoins(t *testing.T) {
+func TestWrongTokenDoesNotJoin(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	inst := p.create("stranger", c.userData("aaaaaa.bbbbbbbbbbbbbbbb"))
 	p.wantConsole(inst.ID, "HTTP 401 Unauthorized")
@@ -110,7 +110,7 @@ func TestAWrongTokenNeverJoins(t *testing.T) {
 		t.Errorf("node: %v", err)
 	}
 	if requests := c.requestsFor(t, "stranger"); len(requests) != 0 {
-		t.Errorf("%d requests were made", len(requests))
+		t.Errorf("got %d requests, want 0", len(requests))
 	}
 	console, err := p.client.ConsoleOutput(t.Context(), inst.ID)
 	if err != nil || strings.Contains(console, "bbbbbbbb") {
@@ -118,16 +118,16 @@ func TestAWrongTokenNeverJoins(t *testing.T) {
 	}
 }
 
-// A machine trusts the CA in its user data and no other.
-func TestAServerThatCannotBeVerifiedGetsNoToken(t *testing.T) {
+// TestUnverifiedServerGetsNoToken checks that a machine trusts only the CA in its user data.
+func TestUnverifiedServerGetsNoToken(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
 	inst := p.create("careful", c.userDataWith(token, otherCA(t), 4))
 	p.wantConsole(inst.ID, "certificate signed by unknown authority")
 }
 
-// An evicted pod first ends, as the kubelet says, and then goes.
-func TestAScheduledPodRunsAndIsEvicted(t *testing.T) {
+// TestPodRunsAndIsEvicted checks that an evicted pod reaches its final phase before it is deleted.
+func TestPodRunsAndIsEvicted(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
 	p.create("worker", c.userData(token))
@@ -155,19 +155,19 @@ func TestAScheduledPodRunsAndIsEvicted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var last *corev1.Pod
-	timeout := time.After(patience)
+	timeout := time.After(testTimeout)
 	for gone := false; !gone; {
 		select {
 		case event := <-changes.ResultChan():
 			last = event.Object.(*corev1.Pod)
 			gone = event.Type == watch.Deleted
 		case <-timeout:
-			t.Fatalf("the pod does not go: %+v", last)
+			t.Fatalf("the pod was not deleted: %+v", last)
 		}
 	}
 	if got := phaseOf(last); got != "Succeeded" || last.Status.ContainerStatuses[0].State.Terminated == nil ||
 		last.UID != running.UID {
-		t.Errorf("the pod went as %s: %+v", got, last.Status)
+		t.Errorf("the deleted pod had the phase %s: %+v", got, last.Status)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestPodsFollowTheirAnnotations(t *testing.T) {
 		}
 		c.wantPod(t, name, want)
 	}
-	// A pod of another name for the same place is not mistaken for the first.
+	// Another pod with the same name must not be confused with the first one.
 	if err := c.kube.CoreV1().Pods("default").Delete(t.Context(), "running", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestPodsFollowTheirAnnotations(t *testing.T) {
 	c.wantPod(t, "running", "Running ready")
 }
 
-// pod is one that may run on one node only.
+// pod returns a pod that can only run on one node.
 func (c *cluster) pod(name, node string, annotations ...string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{}},
@@ -216,7 +216,7 @@ func (c *cluster) pod(name, node string, annotations ...string) *corev1.Pod {
 	return pod
 }
 
-// phaseOf is a pod's phase, and whether it is ready.
+// phaseOf returns the phase of a pod, with the suffix " ready" if it is ready.
 func phaseOf(pod *corev1.Pod) string {
 	phase := string(pod.Status.Phase)
 	for _, condition := range pod.Status.Conditions {
@@ -240,9 +240,9 @@ func (c *cluster) wantPod(t testing.TB, name, phase string) (pod *corev1.Pod) {
 	return pod
 }
 
-// Only the node controller can show that a node is silent: it reports it when the
-// Lease is not renewed any more.
-func TestASilentNodeIsFoundDeadAndComesBack(t *testing.T) {
+// TestSilentNodeBecomesUnknownAndRecovers checks that the node controller marks a node as unknown when its Lease is no
+// longer renewed.
+func TestSilentNodeBecomesUnknownAndRecovers(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, secret := c.token(t)
 	inst := p.create("sleeper", c.userData(token))
@@ -252,17 +252,17 @@ func TestASilentNodeIsFoundDeadAndComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p.befall(inst.ID, simcloud.FaultSilent)
+	p.applyFault(inst.ID, simcloud.FaultSilent)
 	c.wantReady(t, "sleeper", corev1.ConditionUnknown)
 	got, err := p.client.GetInstance(t.Context(), inst.ID)
 	if err != nil || got.State != simcloud.StateRunning || got.Host.Phase != simcloud.HostOff {
 		t.Errorf("instance: %+v %v", got, err)
 	}
 
-	p.befall(inst.ID, simcloud.FaultRecovers)
+	p.applyFault(inst.ID, simcloud.FaultRecovers)
 	back := c.wantReady(t, "sleeper", corev1.ConditionTrue)
 	if back.UID != node.UID || len(c.requestsFor(t, "sleeper")) != 1 {
-		t.Error("the machine came back as another")
+		t.Error("the machine came back with another Node or another certificate")
 	}
 	if _, err := p.client.DeleteInstance(t.Context(), inst.ID); err != nil {
 		t.Fatal(err)
@@ -270,8 +270,9 @@ func TestASilentNodeIsFoundDeadAndComesBack(t *testing.T) {
 	c.wantReady(t, "sleeper", corev1.ConditionUnknown)
 }
 
-// The token is gone by then, so the nodes can only go on with what they saved.
-func TestNodesOutliveTheKilledProcess(t *testing.T) {
+// TestNodesSurviveKilledProcess deletes the token before the restart, so the nodes can only continue with their saved
+// state.
+func TestNodesSurviveKilledProcess(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, secret := c.token(t)
 	inst := p.create("survivor", c.userData(token))
@@ -289,20 +290,20 @@ func TestNodesOutliveTheKilledProcess(t *testing.T) {
 	after := c.wantReady(t, "survivor", corev1.ConditionTrue)
 	if after.UID != node.UID || after.Status.NodeInfo.BootID != node.Status.NodeInfo.BootID ||
 		len(c.requestsFor(t, "survivor")) != 1 {
-		t.Error("the node is another one")
+		t.Error("the node, its boot or its certificate is a new one")
 	}
 	still := c.wantPod(t, "kept", "Running ready")
 	if still.UID != remaining.UID || still.Status.PodIP != remaining.Status.PodIP ||
 		still.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("the pod was disturbed: %+v", still.Status)
+		t.Errorf("the pod changed: %+v", still.Status)
 	}
 	if got, err := p.client.GetInstance(t.Context(), inst.ID); err != nil || got.State != simcloud.StateRunning {
 		t.Errorf("instance: %+v %v", got, err)
 	}
 }
 
-// What others write over a kubelet's own conditions does not last.
-func TestANodeInsistsOnItsStatus(t *testing.T) {
+// TestNodeRestoresItsStatus checks that the kubelet overwrites changes of its own conditions by others.
+func TestNodeRestoresItsStatus(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
 	p.create("stubborn", c.userData(token))
@@ -314,12 +315,12 @@ func TestANodeInsistsOnItsStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := readiness(node); got != corev1.ConditionFalse {
-		t.Fatalf("the patch made it %s", got)
+		t.Fatalf("the patch set Ready=%s", got)
 	}
 	c.wantReady(t, "stubborn", corev1.ConditionTrue)
 }
 
-func TestAnUpdateInPlaceShowsOnTheNode(t *testing.T) {
+func TestInPlaceUpdateChangesNode(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
 	inst := p.create("grows", c.userData(token))
@@ -343,14 +344,13 @@ func TestAnUpdateInPlaceShowsOnTheNode(t *testing.T) {
 	})
 }
 
-func TestNodesOutliveTheirAPIServer(t *testing.T) {
+func TestNodesSurviveAPIServerOutage(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
 	p.create("patient", c.userData(token))
 	c.wantReady(t, "patient", corev1.ConditionTrue)
-	// The node controller takes the taint of a new node off once. Where the
-	// outage meets that request, it tries again when the Node next changes:
-	// that may be minutes later.
+	// The node controller removes the taint of a new node only once. If that request fails during the outage, the
+	// controller retries when the Node changes next, which may take minutes.
 	c.wantSchedulable(t, "patient")
 	if err := c.cp.StopAPIServer(); err != nil {
 		t.Fatal(err)

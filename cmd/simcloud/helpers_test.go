@@ -30,22 +30,21 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// patience is how long a test waits for what must come. After an outage of the
-// API server a watcher of Kubernetes waits up to a minute between two attempts
-// to watch again, and a pod runs when one after the other sees what it must:
-// the node controller a node's readiness, the scheduler that it is untainted.
-const patience = 3 * time.Minute
+// testTimeout is how long a test waits for an expected state. After an outage of the API server, a watcher waits up to
+// a minute before it watches again. A pod only runs after two such watchers have seen a change: the node controller
+// that the node is ready, and the scheduler that it has no taint.
+const testTimeout = 3 * time.Minute
 
-// asCloud makes this binary be the command: so the tests kill the real
-// process without a build of their own.
-const asCloud = "SIMCLOUD_TEST_AS_COMMAND"
+// asCommand is an environment variable that makes this binary run the command. So the tests can kill a real process
+// without building another binary.
+const asCommand = "SIMCLOUD_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asCloud) != "" {
+	if os.Getenv(asCommand) != "" {
 		main()
 		return
 	}
-	if err := os.Setenv(asCloud, "1"); err != nil { // for the children
+	if err := os.Setenv(asCommand, "1"); err != nil { // for the child processes
 		panic(err)
 	}
 	code := m.Run()
@@ -61,8 +60,7 @@ func TestMain(m *testing.M) {
 // theCluster is started by the first test that needs it.
 var theCluster cluster
 
-// cluster is a real control plane that approves node certificates and calls a
-// node dead soon.
+// cluster is a real control plane that approves node certificates and soon marks a silent node as unknown.
 type cluster struct {
 	once sync.Once
 	cp   *controlplane.ControlPlane
@@ -74,7 +72,7 @@ func startCluster(t testing.TB) *cluster {
 	t.Helper()
 	c := &theCluster
 	c.once.Do(func() {
-		// Not the test's context: the others use it too.
+		// Other tests use the cluster too, so it does not get this test's context.
 		c.cp, c.err = controlplane.Start(context.Background(), controlplane.Options{
 			WithControllerManager: true, WithScheduler: true, ApproveNodeClientCSRs: true,
 			ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=6s", "--node-monitor-period=1s"},
@@ -86,13 +84,13 @@ func startCluster(t testing.TB) *cluster {
 	if c.err != nil {
 		t.Fatal(c.err)
 	}
-	t.Cleanup(func() { c.clear(t) })
+	t.Cleanup(func() { c.deleteAll(t) })
 	return c
 }
 
-// clear leaves nothing of a test to the next one.
-func (c *cluster) clear(t testing.TB) {
-	ctx, all := context.Background(), metav1.ListOptions{} // the test's own has ended
+// deleteAll deletes all objects that a test created.
+func (c *cluster) deleteAll(t testing.TB) {
+	ctx, all := context.Background(), metav1.ListOptions{} // the context of the test has ended
 	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}
 	if err := errors.Join(
 		c.kube.CoreV1().Pods("default").DeleteCollection(ctx, now, all),
@@ -104,7 +102,7 @@ func (c *cluster) clear(t testing.TB) {
 	}
 }
 
-// token makes a bootstrap token and returns it and the name of its Secret.
+// token creates a bootstrap token and returns it with the name of its Secret.
 func (c *cluster) token(t testing.TB) (token, secret string) {
 	t.Helper()
 	id := strings.ToLower(rand.Text()[:6])
@@ -123,8 +121,8 @@ func (c *cluster) token(t testing.TB) (token, secret string) {
 	return id + ".0123456789abcdef", s.Name
 }
 
-// userData joins the cluster with a token. Leases are short, so that silence
-// is noticed soon.
+// userData returns user data that joins the cluster with a token. The Leases are short, so that a silent node is
+// noticed soon.
 func (c *cluster) userData(token string) []byte { return c.userDataWith(token, c.cp.CA(), 4) }
 
 func (c *cluster) userDataWith(token string, ca []byte, leaseSeconds int) []byte {
@@ -156,7 +154,7 @@ KUBELET_VERSION=v1.36.1
 	return []byte(b.String())
 }
 
-// otherCA is the certificate of an authority that signed nothing.
+// otherCA returns the certificate of an authority that has not signed any certificate.
 func otherCA(t testing.TB) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -172,7 +170,7 @@ func otherCA(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// commonName of the certificate that a request asks for.
+// commonName returns the common name in a certificate request.
 func commonName(t testing.TB, r certificatesv1.CertificateSigningRequest) string {
 	t.Helper()
 	block, _ := pem.Decode(r.Spec.Request)
@@ -186,7 +184,7 @@ func commonName(t testing.TB, r certificatesv1.CertificateSigningRequest) string
 	return request.Subject.CommonName
 }
 
-// cloudProcess is the command running with its own state.
+// cloudProcess is the command, running with its own state.
 type cloudProcess struct {
 	t       testing.TB
 	dir     string
@@ -195,7 +193,7 @@ type cloudProcess struct {
 	admin   *simcloud.Admin
 }
 
-// startProcess runs the command in a new state directory.
+// startProcess runs the command with a new state directory.
 func startProcess(t testing.TB) *cloudProcess {
 	t.Helper()
 	p := &cloudProcess{t: t, dir: t.TempDir()}
@@ -205,7 +203,7 @@ func startProcess(t testing.TB) *cloudProcess {
 	p.start()
 	t.Cleanup(func() {
 		if p.process.Running() {
-			p.end(syscall.SIGTERM)
+			p.stop(syscall.SIGTERM)
 		}
 	})
 	return p
@@ -219,7 +217,7 @@ settings: {bootTime: 100ms, rebootTime: 100ms, shutdownTime: 100ms, host: {podSt
 func (p *cloudProcess) start() {
 	p.t.Helper()
 	addressFile := filepath.Join(p.dir, "address")
-	// A killed process left its own.
+	// A killed process does not delete its address file.
 	if err := os.RemoveAll(addressFile); err != nil {
 		p.t.Fatal(err)
 	}
@@ -247,8 +245,8 @@ func (p *cloudProcess) start() {
 	}
 }
 
-// end sends a signal and waits for the process's end.
-func (p *cloudProcess) end(signal syscall.Signal) {
+// stop sends a signal and waits until the process has ended.
+func (p *cloudProcess) stop(signal syscall.Signal) {
 	p.t.Helper()
 	if err := p.process.Signal(signal); err != nil {
 		p.t.Fatal(err)
@@ -259,10 +257,10 @@ func (p *cloudProcess) end(signal syscall.Signal) {
 	}
 }
 
-// restart kills the process and starts another on its state.
+// restart stops the process and starts another one with the same state.
 func (p *cloudProcess) restart(signal syscall.Signal) {
 	p.t.Helper()
-	p.end(signal)
+	p.stop(signal)
 	p.start()
 }
 
@@ -283,29 +281,29 @@ func (p *cloudProcess) create(name string, userData []byte,
 	return inst
 }
 
-func (p *cloudProcess) befall(id string, kind simcloud.InstanceFaultKind) {
+func (p *cloudProcess) applyFault(id string, kind simcloud.InstanceFaultKind) {
 	p.t.Helper()
 	if _, err := p.admin.AddInstanceFault(p.t.Context(), id, simcloud.InstanceFault{Kind: kind}); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// wantConsole waits until the console says something.
+// wantConsole waits until the console of an instance contains text.
 func (p *cloudProcess) wantConsole(id, text string) {
 	p.t.Helper()
 	eventually(p.t, func() error {
 		console, err := p.client.ConsoleOutput(p.t.Context(), id)
 		if err == nil && !strings.Contains(console, text) {
-			err = fmt.Errorf("console has no %q:\n%s", text, console)
+			err = fmt.Errorf("the console has no %q:\n%s", text, console)
 		}
 		return err
 	})
 }
 
-// eventually tries until there is no error.
+// eventually calls try until it returns no error.
 func eventually(t testing.TB, try func() error) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -315,19 +313,18 @@ func eventually(t testing.TB, try func() error) {
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("not within %s: %v", patience, err)
+			t.Fatalf("after %s: %v", testTimeout, err)
 		case <-tick.C:
 		}
 	}
 }
 
-// node reads a Node.
 func (c *cluster) node(t testing.TB, name string) (*corev1.Node, error) {
 	t.Helper()
 	return c.kube.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 }
 
-// readiness of a node, "" if it says nothing about it.
+// readiness returns the status of the node's Ready condition, or "" without that condition.
 func readiness(node *corev1.Node) corev1.ConditionStatus {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -337,7 +334,7 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// wantReady waits until a node's readiness has a status, and returns the node.
+// wantReady waits until the Ready condition of a node has the given status, and returns the node.
 func (c *cluster) wantReady(t testing.TB, name string, status corev1.ConditionStatus) (node *corev1.Node) {
 	t.Helper()
 	eventually(t, func() error {
@@ -353,7 +350,7 @@ func (c *cluster) wantReady(t testing.TB, name string, status corev1.ConditionSt
 	return node
 }
 
-// wantSchedulable waits until no taint keeps pods off a node.
+// wantSchedulable waits until a node has no taint that keeps pods off it.
 func (c *cluster) wantSchedulable(t testing.TB, name string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -370,13 +367,13 @@ func (c *cluster) wantSchedulable(t testing.TB, name string) {
 	})
 }
 
-// wantRenewal waits until a node's Lease is renewed after a time.
+// wantRenewal waits until the Lease of a node is renewed after the given time.
 func (c *cluster) wantRenewal(t testing.TB, name string, after time.Time) {
 	t.Helper()
 	eventually(t, func() error {
 		lease, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), name, metav1.GetOptions{})
 		if err == nil && !lease.Spec.RenewTime.After(after) {
-			err = fmt.Errorf("lease was last renewed at %s", lease.Spec.RenewTime)
+			err = fmt.Errorf("the Lease was last renewed at %s", lease.Spec.RenewTime)
 		}
 		return err
 	})

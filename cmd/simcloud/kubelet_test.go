@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// wantAdopted waits until the cloud controller has written on a Node.
-func (c *cluster) wantAdopted(t testing.TB, name string) (node *corev1.Node) {
+// wantCloudFields waits until the cloud controller has set the provider ID of a Node.
+func (c *cluster) wantCloudFields(t testing.TB, name string) (node *corev1.Node) {
 	t.Helper()
 	eventually(t, func() error {
 		var err error
@@ -30,9 +30,9 @@ func (c *cluster) wantAdopted(t testing.TB, name string) (node *corev1.Node) {
 	return node
 }
 
-// The order in which a Node gets what belongs to it: the kubelet of v1.36 makes the Lease an interval later than the
-// Node, and the cloud controller comes after the registration.
-func TestANodeIsMadeStepByStep(t *testing.T) {
+// TestNodeRegistrationOrder checks the order of the writes for a new Node. The kubelet of v1.36 creates the Lease one
+// interval after the Node, and the cloud controller acts after the registration.
+func TestNodeRegistrationOrder(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
 	changes, err := c.kube.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=steps"})
@@ -43,12 +43,12 @@ func TestANodeIsMadeStepByStep(t *testing.T) {
 	p.create("steps", c.userDataWith(token, c.cp.CA(), 20))
 	first := (<-changes.ResultChan()).Object.(*corev1.Node)
 	if first.Spec.ProviderID != "" || first.Labels[corev1.LabelTopologyZone] != "" || readiness(first) != corev1.ConditionFalse {
-		t.Errorf("the kubelet registers as %q with the labels %v, Ready=%s", first.Spec.ProviderID, first.Labels,
+		t.Errorf("the kubelet registers with provider ID %q, labels %v and Ready=%s", first.Spec.ProviderID, first.Labels,
 			readiness(first))
 	}
 	leases := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	node := c.wantAdopted(t, "steps")
-	adopted := writtenAt(t, node, "f:providerID")
+	node := c.wantCloudFields(t, "steps")
+	cloudFieldsAt := lastWriteOf(t, node, "f:providerID")
 	csi, err := c.kube.StorageV1().CSINodes().Get(t.Context(), "steps", metav1.GetOptions{})
 	if err != nil || len(csi.OwnerReferences) != 1 || csi.OwnerReferences[0].UID != node.UID ||
 		!strings.Contains(csi.Annotations["storage.alpha.kubernetes.io/migrated-plugins"], "kubernetes.io/azure-disk") {
@@ -57,10 +57,10 @@ func TestANodeIsMadeStepByStep(t *testing.T) {
 	eventually(t, func() error {
 		lease, err := leases.Get(t.Context(), "steps", metav1.GetOptions{})
 		if after := lease.CreationTimestamp.Sub(node.CreationTimestamp.Time).Seconds(); err == nil && after < 4 {
-			t.Errorf("the Lease was made %v s after the Node", after)
+			t.Errorf("the Lease was created %v s after the Node", after)
 		}
-		if err == nil && lease.CreationTimestamp.Before(adopted) { // in whole seconds
-			t.Errorf("the Lease was made at %s, and the cloud controller wrote at %s", lease.CreationTimestamp, adopted)
+		if err == nil && lease.CreationTimestamp.Before(cloudFieldsAt) { // in whole seconds
+			t.Errorf("the Lease was created at %s, and the cloud controller wrote at %s", lease.CreationTimestamp, cloudFieldsAt)
 		}
 		return err
 	})
@@ -68,15 +68,15 @@ func TestANodeIsMadeStepByStep(t *testing.T) {
 		"NodeHasSufficientPID", "NodeAllocatableEnforced", "NodeReady")
 }
 
-// writtenAt returns when the one wrote last who wrote a field of a Node.
-func writtenAt(t testing.TB, node *corev1.Node, field string) *metav1.Time {
+// lastWriteOf returns the time of the last write by the manager that owns a field of a Node.
+func lastWriteOf(t testing.TB, node *corev1.Node, field string) *metav1.Time {
 	t.Helper()
 	for _, entry := range node.ManagedFields {
 		if strings.Contains(string(entry.FieldsV1.Raw), field) {
 			return entry.Time
 		}
 	}
-	t.Fatalf("nobody wrote %s: %+v", field, node.ManagedFields)
+	t.Fatalf("no manager owns %s: %+v", field, node.ManagedFields)
 	return nil
 }
 
@@ -104,14 +104,14 @@ func (c *cluster) wantEvents(t testing.TB, namespace, name string, reasons ...st
 	})
 }
 
-// What the kubelet of v1.36 reports of a pod, one after the other, from its binding to its end.
-func TestWhatIsReportedOfAPod(t *testing.T) {
+// TestPodStatusReports checks all reports of a kubelet of v1.36 about a pod, from its binding to its end.
+func TestPodStatusReports(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
 	p.create("reports", c.userData(token))
 	c.wantReady(t, "reports", corev1.ConditionTrue)
 	pods := c.kube.CoreV1().Pods("default")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	changes, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=reported"})
 	if err != nil {
@@ -122,14 +122,14 @@ func TestWhatIsReportedOfAPod(t *testing.T) {
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var shown []string
+	var reports []string
 	for event := range changes.ResultChan() {
 		pod := event.Object.(*corev1.Pod)
-		said := fmt.Sprintf("%s observed=%d sandbox=%s", phaseOf(pod), pod.Status.ObservedGeneration, sandboxOf(pod))
-		if len(shown) == 0 || shown[len(shown)-1] != said {
-			shown = append(shown, said)
+		report := fmt.Sprintf("%s observed=%d sandbox=%s", phaseOf(pod), pod.Status.ObservedGeneration, sandboxOf(pod))
+		if len(reports) == 0 || reports[len(reports)-1] != report {
+			reports = append(reports, report)
 		}
-		if said == "Running ready observed=1 sandbox=True" {
+		if report == "Running ready observed=1 sandbox=True" {
 			if err := pods.Delete(t.Context(), "reported", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -143,8 +143,8 @@ func TestWhatIsReportedOfAPod(t *testing.T) {
 		"Running ready observed=1 sandbox=True", "Running ready observed=2 sandbox=True",
 		"Succeeded observed=2 sandbox=False",
 	}
-	if !slices.Equal(shown, want) {
-		t.Errorf("got  %s\nwant %s", strings.Join(shown, "; "), strings.Join(want, "; "))
+	if !slices.Equal(reports, want) {
+		t.Errorf("got  %s\nwant %s", strings.Join(reports, "; "), strings.Join(want, "; "))
 	}
 	c.wantEvents(t, "default", "reported", "Pulling", "Pulled", "Created", "Started", "Killing")
 	eventually(t, func() error {
@@ -165,21 +165,21 @@ func sandboxOf(pod *corev1.Pod) corev1.ConditionStatus {
 	return ""
 }
 
-// A kubelet registers when it starts, and not again.
-func TestADeletedNodeComesBackOnlyWithARestart(t *testing.T) {
+// TestDeletedNodeOnlyReturnsAfterRestart checks that a kubelet registers when it starts, and not again.
+func TestDeletedNodeOnlyReturnsAfterRestart(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
 	inst := p.create("erased", c.userData(token))
 	node := c.wantReady(t, "erased", corev1.ConditionTrue)
 	c.deleteNode(t, "erased")
-	// Its Lease goes with it; without either, the heartbeat has nowhere to go.
+	// The Lease is deleted with the Node. Without both, the heartbeat fails.
 	p.wantConsole(inst.ID, `heartbeat: HTTP 404 Not Found: nodes "erased" not found`)
 	if _, err := c.node(t, "erased"); !apierrors.IsNotFound(err) {
 		t.Errorf("node: %v", err)
 	}
-	p.befall(inst.ID, simcloud.FaultSilent)
-	p.befall(inst.ID, simcloud.FaultRecovers)
-	if again := c.wantAdopted(t, "erased"); again.UID == node.UID || again.Spec.ProviderID != inst.ProviderID {
+	p.applyFault(inst.ID, simcloud.FaultSilent)
+	p.applyFault(inst.ID, simcloud.FaultRecovers)
+	if again := c.wantCloudFields(t, "erased"); again.UID == node.UID || again.Spec.ProviderID != inst.ProviderID {
 		t.Errorf("node: %+v", again)
 	}
 
@@ -188,16 +188,17 @@ func TestADeletedNodeComesBackOnlyWithARestart(t *testing.T) {
 			NoCloudController: ptr.To(true)}}); err != nil {
 		t.Fatal(err)
 	}
-	p.befall(inst.ID, simcloud.FaultSilent)
-	p.befall(inst.ID, simcloud.FaultRecovers)
-	p.wantConsole(inst.ID, "node erased was there already")
+	p.applyFault(inst.ID, simcloud.FaultSilent)
+	p.applyFault(inst.ID, simcloud.FaultRecovers)
+	p.wantConsole(inst.ID, "node erased exists already")
 	c.deleteNode(t, "erased")
 	if again := c.wantReady(t, "erased", corev1.ConditionTrue); again.Spec.ProviderID != "" {
 		t.Errorf("providerID is %q", again.Spec.ProviderID)
 	}
 }
 
-// deleteNode has a Node gone when it returns, as nothing holds it; a kubelet may have made another by then.
+// deleteNode deletes a Node. It is gone on return, because it has no finalizers. A kubelet may have created another one
+// by then.
 func (c *cluster) deleteNode(t testing.TB, name string) {
 	t.Helper()
 	if err := c.kube.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {

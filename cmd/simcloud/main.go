@@ -1,5 +1,5 @@
-// Command simcloud is a simulated infrastructure cloud: an HTTP API with
-// durable state, whose instances join Kubernetes clusters as nodes.
+// Command simcloud runs a simulated infrastructure cloud: an HTTP API with durable state. The instances of the cloud
+// join Kubernetes clusters as Nodes.
 package main
 
 import (
@@ -35,11 +35,12 @@ func command() *cobra.Command {
 		Use:     "simcloud",
 		Version: version.String(),
 		Short:   "Run a simulated infrastructure cloud",
-		Long: `simcloud serves the API of a simulated infrastructure cloud on loopback.
+		Long: `simcloud serves the API of a simulated infrastructure cloud on a loopback address.
 
-Its state is in --state-dir and survives the death of the process: instances go
-on living when it is started again. An instance whose user data is a cloud-config
-with the file /etc/kubernetes/bootstrap-kubeconfig joins that cluster as a node.`,
+It keeps its state in --state-dir. The state survives a crash of the process: when
+simcloud starts again, the instances still exist and continue to run. An instance
+whose user data is a cloud-config with the file
+/etc/kubernetes/bootstrap-kubeconfig joins that cluster as a Node.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -49,8 +50,7 @@ with the file /etc/kubernetes/bootstrap-kubeconfig joins that cluster as a node.
 				return fmt.Errorf("--log-level: %w", err)
 			}
 			o.log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
-			// What client-go logs is what machines meet, and that is on their
-			// consoles.
+			// client-go logs the failures of the simulated machines, which their consoles show already.
 			klog.SetLogger(logr.Discard())
 			if level <= slog.LevelDebug {
 				klog.SetSlogLogger(o.log)
@@ -64,18 +64,22 @@ with the file /etc/kubernetes/bootstrap-kubeconfig joins that cluster as a node.
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:0",
-		"Address to serve on. Port 0 takes a free one; see --address-file.")
+		"Address to serve on. Port 0 selects a free port; see --address-file.")
 	flags.BoolVar(&o.allowAnyAddress, "allow-non-loopback", false,
-		"Serve on an address that others can reach. There is no encryption: tokens and user data travel in the clear.")
-	flags.StringVar(&o.addressFile, "address-file", "", "File that gets the address (host:port) once the API is served.")
-	flags.StringVar(&o.stateDir, "state-dir", "", "Directory of the cloud's state. Required.")
+		"Serve on an address that other hosts can reach. The API has no encryption: "+
+			"tokens and user data are sent in plain text.")
+	flags.StringVar(&o.addressFile, "address-file", "",
+		"File to which the address (host:port) is written once the API is served.")
+	flags.StringVar(&o.stateDir, "state-dir", "", "Directory for the state of the cloud. Required.")
 	flags.StringVar(&o.config, "config", "",
-		"Configuration file (YAML): regions, instance types, images, accounts, settings. Default: built in.")
-	flags.StringVar(&o.token, "token", "", "Token of an account named \"default\", beside those of --config.")
-	flags.StringVar(&tokenFile, "token-file", "", "File with the token of --token.")
-	flags.StringVar(&o.adminToken, "admin-token", "", "Token of the admin API. Default: the admin API is closed.")
-	flags.StringVar(&adminTokenFile, "admin-token-file", "", "File with the token of --admin-token.")
-	flags.StringVar(&logLevel, "log-level", "info", "What to log: debug, info, warn or error.")
+		"Configuration file (YAML) with regions, instance types, images, accounts and settings. "+
+			"Default: a built-in configuration.")
+	flags.StringVar(&o.token, "token", "",
+		"Token of an account named \"default\", in addition to the accounts in --config.")
+	flags.StringVar(&tokenFile, "token-file", "", "File that contains the value for --token.")
+	flags.StringVar(&o.adminToken, "admin-token", "", "Token for the admin API. Default: the admin API is disabled.")
+	flags.StringVar(&adminTokenFile, "admin-token-file", "", "File that contains the value for --admin-token.")
+	flags.StringVar(&logLevel, "log-level", "info", "Log level: debug, info, warn or error.")
 	cmd.MarkFlagsMutuallyExclusive("token", "token-file")
 	cmd.MarkFlagsMutuallyExclusive("admin-token", "admin-token-file")
 	if err := cmd.MarkFlagRequired("state-dir"); err != nil {
@@ -93,7 +97,7 @@ func readToken(flag, path string, into *string) error {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
 	if *into = strings.TrimSpace(string(data)); *into == "" {
-		return fmt.Errorf("%s: %s is empty", flag, path)
+		return fmt.Errorf("%s: the file %s is empty", flag, path)
 	}
 	return nil
 }

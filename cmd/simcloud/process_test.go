@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// A killed process leaves everything behind that it had answered.
-func TestStateSurvivesBeingKilled(t *testing.T) {
+// TestStateSurvivesKill checks that a killed process loses nothing that it had confirmed.
+func TestStateSurvivesKill(t *testing.T) {
 	p, ctx := startProcess(t), t.Context()
 	first := p.create("first", []byte("#cloud-config\n"))
 	if _, err := p.client.DeleteInstance(ctx, p.create("second", nil).ID); err != nil {
@@ -33,11 +33,11 @@ func TestStateSurvivesBeingKilled(t *testing.T) {
 	p.restart(syscall.SIGKILL)
 
 	if _, err := p.client.GetInstance(ctx, first.ID); simcloud.CodeOf(err) != simcloud.CodeUnavailable {
-		t.Errorf("the fault was forgotten: %v", err)
+		t.Errorf("the fault was lost: %v", err)
 	}
 	if same := p.create("first", []byte("#cloud-config\n")); same.ID != first.ID ||
 		same.PrivateIPs[0] != first.PrivateIPs[0] {
-		t.Errorf("the token made %+v", same)
+		t.Errorf("the same client token created %+v", same)
 	}
 	list, err := p.client.ListInstances(ctx, simcloud.ListInstancesOptions{Tags: map[string]string{"k": "v"}})
 	if err != nil || len(list.Instances) != 1 || list.Instances[0].ID != third.ID {
@@ -61,17 +61,17 @@ func TestStateSurvivesBeingKilled(t *testing.T) {
 	p.wantConsole(third.ID, "there is no user data")
 }
 
-func TestASignalEndsItInOrder(t *testing.T) {
+func TestSignalEndsProcess(t *testing.T) {
 	p := startProcess(t)
 	inst := p.create("a", nil)
-	p.restart(syscall.SIGTERM) // checks the exit status
+	p.restart(syscall.SIGTERM) // also checks the exit status
 	if same := p.create("a", nil); same.ID != inst.ID {
-		t.Error("state was lost")
+		t.Error("the state was lost")
 	}
 	p.restart(syscall.SIGINT)
 }
 
-func TestFlagsThatMakeNoSense(t *testing.T) {
+func TestInvalidFlags(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -94,19 +94,20 @@ func TestFlagsThatMakeNoSense(t *testing.T) {
 		cmd := command()
 		cmd.SetArgs(args)
 		cmd.SetErr(t.Output())
-		// If it is accepted, it ends at once instead of serving.
+		// If the flags are accepted, the command ends immediately instead of serving.
 		cancel()
 		if err := cmd.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), mention) {
-			t.Errorf("%v: got %v, want a mention of %q", args, err, mention)
+			t.Errorf("%v: got %v, want an error with %q", args, err, mention)
 		}
 	}
 }
 
-func TestTwoProcessesDoNotShareAState(t *testing.T) {
+func TestTwoProcessesDoNotShareStateDirectory(t *testing.T) {
 	p := startProcess(t)
 	cmd := command()
 	cmd.SetArgs([]string{"--state-dir", filepath.Join(p.dir, "state"), "--token=t"})
-	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "in use") {
+	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "another process uses the "+
+		"state directory") {
 		t.Errorf("got %v", err)
 	}
 }

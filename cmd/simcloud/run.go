@@ -22,10 +22,10 @@ import (
 	"machinist.dev/machinist/simcloud/server"
 )
 
-// shutdownTime is how long calls under way may take to end.
+// shutdownTime is how long running calls have to end during the shutdown.
 const shutdownTime = 5 * time.Second
 
-// options are the flags, read.
+// options are the parsed flags.
 type options struct {
 	listen          string
 	allowAnyAddress bool
@@ -37,7 +37,7 @@ type options struct {
 	log             *slog.Logger
 }
 
-// run serves until the context ends, and then leaves everything saved.
+// run serves until the context ends. Then it saves the state and returns.
 func run(ctx context.Context, o options) (err error) {
 	cat, err := configuration(o)
 	if err != nil {
@@ -47,7 +47,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	if o.addressFile != "" {
-		// Whoever waits for the file must not find the one of another life.
+		// A process that waits for the file must not find the address of a previous run.
 		if err := os.Remove(o.addressFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("--address-file: %w", err)
 		}
@@ -68,7 +68,7 @@ func run(ctx context.Context, o options) (err error) {
 	defer listener.Close()
 
 	fleet := host.NewFleet(clock.RealClock{})
-	defer fleet.Close() // before the journal: machines still save
+	defer fleet.Close() // before the journal closes, because machines still save
 	c, err := cloud.New(cloud.Options{Catalog: cat, Journal: j, Hosts: fleet, Log: o.log})
 	if err != nil {
 		return err
@@ -94,23 +94,23 @@ func run(ctx context.Context, o options) (err error) {
 			return errors.Join(fmt.Errorf("--address-file: %w", err), httpServer.Close())
 		}
 	}
-	o.log.Info("the cloud is open", "address", address, "stateDir", o.stateDir, "accounts", len(cat.Accounts))
+	o.log.Info("serving the cloud API", "address", address, "stateDir", o.stateDir, "accounts", len(cat.Accounts))
 
 	select {
 	case <-ctx.Done():
 	case err := <-served:
 		return fmt.Errorf("serve on %s: %w", address, err)
 	}
-	o.log.Info("the cloud closes")
+	o.log.Info("shutting down the cloud")
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if err := httpServer.Shutdown(end); err != nil {
-		return errors.Join(fmt.Errorf("end the calls under way: %w", err), httpServer.Close())
+		return errors.Join(fmt.Errorf("wait for running calls to end: %w", err), httpServer.Close())
 	}
 	return nil
 }
 
-// configuration is the catalog that the flags make.
+// configuration returns the catalog of --config or the built-in one, with the account of --token.
 func configuration(o options) (*catalog.Catalog, error) {
 	cat := catalog.Default()
 	if o.config != "" {
@@ -123,7 +123,7 @@ func configuration(o options) (*catalog.Catalog, error) {
 		cat.Accounts = append(cat.Accounts, catalog.Account{Name: "default", Token: o.token})
 	}
 	if len(cat.Accounts) == 0 {
-		return nil, errors.New("there is no account: give --token, --token-file or accounts in --config")
+		return nil, errors.New("there is no account: set --token, --token-file or accounts in --config")
 	}
 	if err := cat.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
@@ -131,7 +131,7 @@ func configuration(o options) (*catalog.Catalog, error) {
 	return cat, nil
 }
 
-// checkAddress keeps the cloud from being reachable by mistake.
+// checkAddress prevents other hosts from reaching the cloud by mistake.
 func checkAddress(o options) error {
 	name, _, err := net.SplitHostPort(o.listen)
 	if err != nil {
@@ -141,10 +141,10 @@ func checkAddress(o options) error {
 	if o.allowAnyAddress || name == "localhost" || (ip != nil && ip.IsLoopback()) {
 		return nil
 	}
-	return fmt.Errorf("--listen: %q is not a loopback address; --allow-non-loopback is needed", o.listen)
+	return fmt.Errorf("--listen: %q is not a loopback address; set --allow-non-loopback to serve on it", o.listen)
 }
 
-// writeAtomically lets readers see the whole content or none.
+// writeAtomically writes a file so that readers see either the whole content or no file.
 func writeAtomically(path, content string) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

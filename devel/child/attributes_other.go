@@ -4,11 +4,10 @@ package child
 
 import "syscall"
 
-// processAttributes are the system's defaults: only Linux ties the life of a
-// child to its parent's.
+// processAttributes returns the defaults of the system. Only Linux can end a child together with its parent.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{}
 }
 
-// killGroup does nothing: a child has no group of its own.
+// killGroup does nothing, because a child has no process group of its own.
 func killGroup(int) error { return nil }

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// family is a program with a child that outlives it, whose pid is in the file "child" of its folder.
+// family returns a program with a child that outlives it. The file "child" in its folder contains the PID of that
+// child.
 func family(dir string) *Process {
 	return &Process{
 		Name: "family", Path: "/bin/sh", Dir: dir, Group: true, Env: []string{"SECONDS_TO_LIVE=3600"},
@@ -37,7 +38,7 @@ func TestChildrenOfAGroupEndWithTheProgram(t *testing.T) {
 				return err
 			})
 			if lives, err := alive(pid); !lives || err != nil {
-				t.Fatalf("the child with pid %d lives: %t, %v", pid, lives, err)
+				t.Fatalf("the child with PID %d is alive: %t, %v, want true", pid, lives, err)
 			}
 			if err := end(p); err != nil {
 				t.Fatal(err)
@@ -45,7 +46,7 @@ func TestChildrenOfAGroupEndWithTheProgram(t *testing.T) {
 			eventually(t, func(context.Context) error {
 				lives, err := alive(pid)
 				if lives {
-					err = errors.New("the child lives")
+					err = errors.New("the child is still alive")
 				}
 				return err
 			})

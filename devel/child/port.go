@@ -12,15 +12,13 @@ import (
 	"syscall"
 )
 
-// firstPort and lastPort are below the range from which systems serve port 0 and
-// outgoing connections (32768 and up on Linux, 49152 elsewhere). No other program
-// is therefore given the port of a server that a test has stopped for a while, and
-// a client that keeps dialling it cannot connect to itself.
+// firstPort and lastPort are below the range that systems use for port 0 and for outgoing connections (32768 and up on
+// Linux, 49152 elsewhere). So no other program gets the port of a server that a test has stopped for a while, and a
+// client that keeps dialing this port cannot connect to itself.
 const firstPort, lastPort = 20000, 29999
 
-// FreePort returns a port on loopback where nobody listens now, and reserves it
-// among the processes that choose theirs here for as long as this one lives.
-// Any other program may still take it before it is used.
+// FreePort returns a free port on loopback. It reserves the port until this process ends, so that no other process gets
+// it from FreePort. Any other program may still take it before it is used.
 func FreePort() (int, error) {
 	var errs []error
 	for range 100 {
@@ -45,13 +43,13 @@ func FreePort() (int, error) {
 	return 0, fmt.Errorf("no free port between %d and %d: %w", firstPort, lastPort, errors.Join(errs...))
 }
 
-// reservations are the locks that this process has. They end with it.
+// reservations contains the locks of this process. They end with it.
 var reservations struct {
 	sync.Mutex
 	files []*os.File
 }
 
-// reserve locks a port, and reports whether nobody else had.
+// reserve locks a port, and reports whether the port was not locked before.
 func reserve(port int) (bool, error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("machinist-ports-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {

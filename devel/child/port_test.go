@@ -2,13 +2,13 @@ package child
 
 import "testing"
 
-// A port is given once, although nobody listens there yet.
-func TestAPortIsReservedForWhoGotIt(t *testing.T) {
+// FreePort returns a port only once, even if no server listens on it yet.
+func TestAPortIsReservedOnce(t *testing.T) {
 	port, err := FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A lock is the opened file's, not the process's: it keeps this process off as it does others.
+	// A lock belongs to the opened file, not to the process, so it also excludes this process.
 	if again, err := reserve(port); again || err != nil {
 		t.Errorf("port %d is reserved again: %t, %v", port, again, err)
 	}

@@ -1,5 +1,5 @@
-// Package child runs programs as children of this one: each with its log in a file, started and stopped many times,
-// and never left behind, in whatever way this process ends.
+// Package child runs programs as children of this process. Each has its log in a file, can be started and stopped many
+// times, and ends with this process, however this process ends.
 package child
 
 import (
@@ -16,57 +16,53 @@ import (
 	"time"
 )
 
-// pollInterval is how often a condition is checked that nothing announces.
+// pollInterval is the time between two checks of a condition.
 const pollInterval = 50 * time.Millisecond
 
-// ErrAddressInUse says that a process ended because another one listens where
-// it should.
+// ErrAddressInUse means that a process ended because another one listens on its address.
 var ErrAddressInUse = errors.New("address already in use")
 
-// Process is one program. It can be started and stopped many times, by one
-// goroutine at a time.
+// Process is a program that can be started and stopped many times, by one goroutine at a time.
 type Process struct {
-	// Name names the log, and the program in errors.
+	// Name is the name of the program in errors, and of its log.
 	Name string
 	Path string
 	Args []string
 
-	// Env is the environment, each entry of the form "name=value". Nil means this process's.
+	// Env is the environment, with entries of the form "name=value". Nil means the environment of this process.
 	Env []string
 
-	// Group says that the program has children of its own, which Stop and Kill end with it. Where processes have no
-	// groups of their own (anywhere but on Linux) they are not ended.
+	// Group means that the program has children, which Stop and Kill end as well. It only has an effect on Linux.
 	Group bool
 
 	// Dir is the working directory and the folder of the log.
 	Dir string
 
-	// Ended is reported when the program ends that was ready and not stopped. It
-	// may be nil.
+	// Ended is called when the program was ready and ended without being stopped. It may be nil.
 	Ended func(p *Process, err error)
 
-	life *life // nil when never started
+	life *life // nil if never started
 }
 
-// life is the time of a process from its start to its end.
+// life is one run of a process, from its start to its end.
 type life struct {
 	os        *os.Process
 	started   time.Time
-	logOffset int64 // where in the log it begins
+	logOffset int64 // start of this run in the log
 
 	ready    atomic.Bool
 	stopping atomic.Bool
 
 	done chan struct{} // closed at the end
-	err  error         // how it ended; to be read after done
+	err  error         // result of the program; read it only after done is closed
 }
 
-// LogPath returns the path of the log, which holds the output of all lives.
+// LogPath returns the path of the log, which contains the output of all runs.
 func (p *Process) LogPath() string {
 	return filepath.Join(p.Dir, p.Name+".log")
 }
 
-// Running says whether the program runs.
+// Running reports whether the program runs.
 func (p *Process) Running() bool {
 	if p.life == nil {
 		return false
@@ -79,20 +75,19 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Start runs the program and does not wait for it to be of use. Its output is
-// appended to the log.
+// Start starts the program. It does not wait until the program is ready. The output is appended to the log.
 func (p *Process) Start() error {
 	if p.Running() {
-		return fmt.Errorf("start %s: it is running", p.Name)
+		return fmt.Errorf("start %s: the program is already running", p.Name)
 	}
 	log, err := os.OpenFile(p.LogPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return fmt.Errorf("start %s: open its log: %w", p.Name, err)
+		return fmt.Errorf("start %s: open the log: %w", p.Name, err)
 	}
 	info, err := log.Stat()
 	if err != nil {
 		_ = log.Close()
-		return fmt.Errorf("start %s: check its log: %w", p.Name, err)
+		return fmt.Errorf("start %s: get the size of the log: %w", p.Name, err)
 	}
 
 	cmd := exec.Command(p.Path, p.Args...)
@@ -103,9 +98,8 @@ func (p *Process) Start() error {
 	l := &life{started: time.Now(), logOffset: info.Size(), done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel sends the parent death signal when the thread ends that
-		// cloned, and Go ends threads as it sees fit. This one stays, waiting
-		// for the child.
+		// The kernel sends the parent death signal when the thread that started the child ends, and Go may end threads at any
+		// time. This thread stays until the child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer func() { _ = log.Close() }()
@@ -128,11 +122,10 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// Await returns when ready does so without an error, which is asked for again
-// and again. It fails with the end of the log when the process ends or ctx is
-// done before. The error is ErrAddressInUse if that is why the process ended.
+// Await calls ready repeatedly until it returns no error. It fails if the process ends or ctx is done before, with an
+// error that contains the end of the log. The error wraps ErrAddressInUse if that is why the process ended.
 func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
-	// Whoever has the address may never answer; the process has ended by then.
+	// If the address is in use, the program that uses it may never answer. By then the process has ended.
 	living, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := p.life.done
@@ -165,8 +158,8 @@ func (p *Process) Await(ctx context.Context, ready func(context.Context) error) 
 	}
 }
 
-// Stop asks the process to end, kills it if it has not ended after grace, and
-// returns when it has ended. Stopping what does not run does nothing.
+// Stop asks the process to end, kills it if it has not ended after grace, and returns when it has ended. It does
+// nothing if the process does not run.
 func (p *Process) Stop(grace time.Duration) error {
 	if !p.Running() {
 		return nil
@@ -185,7 +178,7 @@ func (p *Process) Stop(grace time.Duration) error {
 	}
 }
 
-// killGroup ends the children that the program left behind.
+// killGroup kills the children that the program left behind.
 func (p *Process) killGroup() error {
 	if !p.Group {
 		return nil
@@ -196,15 +189,14 @@ func (p *Process) killGroup() error {
 	return nil
 }
 
-// Kill ends the process at once and returns when it has ended. Killing what
-// does not run does nothing.
+// Kill ends the process at once and returns when it has ended. It does nothing if the process does not run.
 func (p *Process) Kill() error {
 	if !p.Running() {
 		return nil
 	}
 	p.life.stopping.Store(true)
-	// The children first: the group has its number for itself only while somebody is in it, and whose parent is gone
-	// may do work that it should not.
+	// Kill the children first. The ID of the group is only reserved while the group contains a process. Also, children
+	// must not continue to work without their parent.
 	if err := p.killGroup(); err != nil {
 		return err
 	}
@@ -215,11 +207,11 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Signal sends a signal to the program, such as SIGKILL or SIGSTOP. The Ended
-// function is not called for an end that follows.
+// Signal sends a signal to the program, such as SIGKILL or SIGSTOP. If the program ends after that, Ended is not
+// called.
 func (p *Process) Signal(signal os.Signal) error {
 	if !p.Running() {
-		return fmt.Errorf("send %s to %s: it is not running", signal, p.Name)
+		return fmt.Errorf("send %s to %s: the program is not running", signal, p.Name)
 	}
 	p.life.stopping.Store(true)
 	if err := p.life.os.Signal(signal); err != nil {
@@ -228,31 +220,30 @@ func (p *Process) Signal(signal os.Signal) error {
 	return nil
 }
 
-// Done is closed when the program that was started last has ended.
+// Done returns a channel that is closed when the latest run of the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.life.done }
 
-// Err returns how the program ended; nil is success. It may be called once
-// Done is closed.
+// Err returns the result of the program's latest run. Nil means success. Call it only after Done is closed.
 func (p *Process) Err() error { return p.life.err }
 
-// Started returns when the program was started last.
+// Started returns the start time of the program's latest run.
 func (p *Process) Started() time.Time { return p.life.started }
 
-// PID returns the process id of the program that was started last.
+// PID returns the process ID of the program's latest run.
 func (p *Process) PID() int { return p.life.os.Pid }
 
-// logged says whether the process wrote text in this life.
+// logged reports whether the process wrote a text to the log in this run.
 func (p *Process) logged(text string) bool {
 	log, err := os.ReadFile(p.LogPath())
 	return err == nil && int64(len(log)) > p.life.logOffset && strings.Contains(string(log[p.life.logOffset:]), text)
 }
 
-// LogTail describes the log by its path and last lines.
+// LogTail returns the path and the last lines of the log, for an error.
 func (p *Process) LogTail() string {
 	const lines, size = 20, 8 << 10
 	log, err := os.ReadFile(p.LogPath())
 	if err != nil {
-		return fmt.Sprintf("its log cannot be read: %v", err)
+		return fmt.Sprintf("cannot read the log: %v", err)
 	}
 	tail := strings.Split(strings.TrimSpace(string(log[max(0, len(log)-size):])), "\n")
 	tail = tail[max(0, len(tail)-lines):]

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// parentDir, when set, makes the test binary a parent that starts a process
-// in that folder, prints its pid and waits to be killed.
+// parentDir is an environment variable. If it is set, the test binary starts a child in that folder, prints its PID and
+// waits to be killed.
 const parentDir = "PROCESS_TEST_PARENT_DIR"
 
 func TestChildrenDieWithTheirParent(t *testing.T) {
@@ -48,7 +48,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 		}
 	}
 	if alive, err := alive(pid); pid == 0 || !alive || err != nil {
-		t.Fatalf("the child with pid %d is alive: %v, %v", pid, alive, err)
+		t.Fatalf("the child with PID %d is alive: %v, %v, want true", pid, alive, err)
 	}
 
 	if err := parent.Process.Kill(); err != nil {
@@ -56,19 +56,19 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	}
 	var killed *exec.ExitError
 	if err := parent.Wait(); !errors.As(err, &killed) {
-		t.Fatalf("the parent ended otherwise: %v", err)
+		t.Fatalf("the parent ended with %v, want that it was killed", err)
 	}
 	eventually(t, func(context.Context) error {
 		alive, err := alive(pid)
 		if alive {
-			err = errors.New("the child lives")
+			err = errors.New("the child is still alive")
 		}
 		return err
 	})
 }
 
-func TestAProcessThatDoesNotListenIsKilled(t *testing.T) {
-	if dir := os.Getenv(parentDir); dir != "" { // the deaf one
+func TestAProcessThatIgnoresSignalsIsKilled(t *testing.T) {
+	if dir := os.Getenv(parentDir); dir != "" { // This is the child.
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("deaf")
 		<-t.Context().Done()
@@ -77,14 +77,14 @@ func TestAProcessThatDoesNotListenIsKilled(t *testing.T) {
 	t.Setenv(parentDir, t.TempDir())
 	deaf := &Process{
 		Name: "deaf", Path: os.Args[0], Dir: t.TempDir(),
-		Args: []string{"-test.run=^TestAProcessThatDoesNotListenIsKilled$"},
+		Args: []string{"-test.run=^TestAProcessThatIgnoresSignalsIsKilled$"},
 	}
 	if err := deaf.Start(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func(context.Context) error {
 		if !deaf.logged("deaf") {
-			return errors.New("it listens still")
+			return errors.New("the child does not ignore signals yet")
 		}
 		return nil
 	})
@@ -92,11 +92,11 @@ func TestAProcessThatDoesNotListenIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status := deaf.life.err.(*exec.ExitError).Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
-		t.Errorf("it ended by %v, want it killed", status.Signal())
+		t.Errorf("the process ended by signal %v, want SIGKILL", status.Signal())
 	}
 }
 
-func TestAnEndThatNobodyAskedForIsReported(t *testing.T) {
+func TestAnUnexpectedEndIsReported(t *testing.T) {
 	reports := make(chan string, 1)
 	report := func(p *Process, _ error) { reports <- p.Name }
 
@@ -124,16 +124,16 @@ func TestAnEndThatNobodyAskedForIsReported(t *testing.T) {
 			t.Errorf("the end of %q was reported", name)
 		}
 	case <-time.After(patience):
-		t.Error("nothing was reported")
+		t.Error("Ended was not called")
 	}
 }
 
-// sleeper is a process that does nothing for longer than any test.
+// sleeper returns a process that does nothing for longer than any test.
 func sleeper(dir string) *Process {
 	return &Process{Name: "asked", Path: "/bin/sleep", Args: []string{"3600"}, Dir: dir}
 }
 
-// patience bounds what must happen soon, on a busy machine too.
+// patience is how long a test waits for an expected event. It allows for a busy machine.
 const patience = 90 * time.Second
 
 // eventually waits until condition returns no error.
@@ -156,8 +156,7 @@ func eventually(t *testing.T, condition func(context.Context) error) {
 	}
 }
 
-// alive says whether a process runs that may or may not be our child. One
-// that has ended and that nobody has waited for yet does not run.
+// alive reports whether a process runs, whether or not it is a child of this process. A zombie does not run.
 func alive(pid int) (bool, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) {
@@ -166,7 +165,7 @@ func alive(pid int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// The state follows the name, which is in parentheses and may contain some.
+	// The state follows the name, which is in parentheses and may itself contain parentheses.
 	rest := string(stat)[strings.LastIndexByte(string(stat), ')')+1:]
 	state := strings.Fields(rest)[0]
 	return state != "Z" && state != "X", nil

@@ -7,9 +7,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// FreeAddress returns an address on loopback for a server beside the control
-// plane, where nobody listens now. No other process that asks for one is given
-// it while this one lives, so that a server can be stopped and started again.
+// FreeAddress returns a free address on loopback for an additional server. No other process gets this address from
+// FreeAddress while this process lives, so the server can be stopped and started again.
 func FreeAddress() (string, error) {
 	port, err := child.FreePort()
 	if err != nil {

@@ -6,20 +6,19 @@ import (
 	"path/filepath"
 )
 
-// etcdSocket is where etcd listens, a file in the control plane's folder,
-// which is the processes' working directory: the path stays short enough for
-// a socket wherever the folder is, no port is needed, and nobody but this
-// user can reach the database. etcd insists on the form host:port.
+// etcdSocket is the socket on which etcd listens: a file in the control plane's folder, which is the working directory
+// of the processes. So the path is short enough for a socket wherever the folder is, no port is needed, and only this
+// user can connect. etcd requires the form host:port.
 const (
 	etcdSocket     = "etcd.sock:0"
 	etcdPeerSocket = "etcd-peer.sock:0"
 )
 
-// etcdData is the folder with all that etcd stores, in the control plane's folder.
+// etcdData is the folder in the control plane's folder that contains all data of etcd.
 const etcdData = "etcd"
 
-// ServiceRange is where services have their addresses, and serviceAddress the
-// first of them, which is the one of the service kubernetes.
+// ServiceRange is the range of the addresses of services. serviceAddress is its first address, which is that of the
+// service kubernetes.
 const ServiceRange = "10.96.0.0/16"
 
 var serviceAddress = net.IPv4(10, 96, 0, 1)
@@ -33,7 +32,7 @@ func etcdArgs() []string {
 		"--listen-peer-urls=unix://" + etcdPeerSocket,
 		"--initial-advertise-peer-urls=unix://" + etcdPeerSocket,
 		"--initial-cluster=etcd=unix://" + etcdPeerSocket,
-		// The data need not survive the machine, only the process.
+		// The data must survive a crash of the process, but not of the machine.
 		"--unsafe-no-fsync",
 		fmt.Sprintf("--quota-backend-bytes=%d", 8<<30),
 		"--log-level=warn",
@@ -51,8 +50,8 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 		"--kubelet-certificate-authority=" + cp.pki.caCert,
 		"--kubelet-client-certificate=" + cp.pki.kubeletClient + ".crt",
 		"--kubelet-client-key=" + cp.pki.kubeletClient + ".key",
-		// Delegating servers, the two below among them, log errors without end
-		// while nothing is known of a front proxy.
+		// Servers that delegate authentication, such as kube-controller-manager and kube-scheduler, continuously log errors
+		// if no front proxy is configured.
 		"--requestheader-client-ca-file=" + cp.pki.frontProxyCACert,
 		"--requestheader-allowed-names=" + frontProxyUser,
 		"--requestheader-username-headers=X-Remote-User",
@@ -66,7 +65,7 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 	}, cp.serving(port)...)
 	args = append(args, cp.advertising()...)
 	if cp.options.Address != nil || len(cp.options.ServerAddresses) > 0 {
-		// By default kubelets are called by their hostname, which nothing resolves.
+		// By default the API server connects to kubelets by their host names, which cannot be resolved here.
 		args = append(args, "--kubelet-preferred-address-types=InternalIP")
 	}
 	if cp.options.WithControllerManager {
@@ -79,34 +78,33 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 			"--audit-policy-file="+cp.auditPolicyPath(),
 			"--audit-log-path="+cp.AuditLog(),
 			"--audit-log-mode=blocking",
-			// Readers hold a position in the file, so it must stay one.
+			// Readers keep a position in the file, so it must not be rotated.
 			"--audit-log-maxsize=0",
 		)
 	}
 	return append(args, cp.options.ExtraAPIServerArgs...)
 }
 
-// advertising are the flags that tell pods where the API server is.
+// advertising returns the flags that tell pods where the API server is.
 func (cp *ControlPlane) advertising() []string {
 	if cp.options.Address == nil {
 		return []string{
 			"--advertise-address=127.0.0.1",
-			// Endpoints on loopback are invalid; there are no pods that could
-			// use them either.
+			// Endpoints on loopback are invalid, and there are no pods that could use them.
 			"--endpoint-reconciler-type=none",
 		}
 	}
 	return []string{
 		"--advertise-address=" + cp.options.Address.String(),
-		// Behind the one of serving, this one counts.
+		// This flag follows the one of serving, so it counts.
 		"--bind-address=0.0.0.0",
 	}
 }
 
-// UnauditedUser is a user whose requests the audit log does not have, to measure what the log costs.
+// UnauditedUser is a user whose requests are not logged. It is used to measure the cost of the audit log.
 const UnauditedUser = "unaudited"
 
-// AuditPolicy records each request once, when it is answered.
+// AuditPolicy is the audit policy. It records each request once, when it is answered.
 const AuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -123,17 +121,16 @@ func (cp *ControlPlane) controllerManagerArgs(port int, kubeconfig string) []str
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--leader-elect=false",
 		"--controllers=*,bootstrapsigner,tokencleaner",
-		// One identity for each controller, as clusters have it: the audit
-		// log then tells who wrote.
+		// Each controller has its own identity, as in most clusters, so the audit log shows which one wrote.
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + cp.pki.serviceAccountKey,
 		"--root-ca-file=" + cp.pki.caCert,
 		"--cluster-signing-cert-file=" + cp.pki.caCert,
 		"--cluster-signing-key-file=" + cp.pki.caKey,
-		// It creates this folder, by default outside of ours.
+		// kube-controller-manager creates this folder, by default outside of the control plane's folder.
 		"--flex-volume-plugin-dir=" + filepath.Join(cp.dir, "flexvolume"),
-		// The defaults (20 requests a second) would make mass creation and
-		// deletion a measurement of this client's throttle.
+		// With the defaults (20 requests a second), this client's rate limit would dominate measurements of mass creation and
+		// deletion.
 		"--kube-api-qps=5000",
 		"--kube-api-burst=10000",
 		"--concurrent-gc-syncs=64",
@@ -162,7 +159,7 @@ clientConnection:
 `, kubeconfig)
 }
 
-// serving are the flags that all of Kubernetes' servers share.
+// serving returns the flags that all Kubernetes servers share.
 func (cp *ControlPlane) serving(port int) []string {
 	return []string{
 		"--bind-address=127.0.0.1",

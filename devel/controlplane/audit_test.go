@@ -13,6 +13,7 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
+// audit checks that the audit log contains every write of a user as soon as it is answered.
 func audit(t *testing.T, cp *ControlPlane) {
 	ctx := t.Context()
 	const user = "counted"
@@ -31,14 +32,14 @@ func audit(t *testing.T, cp *ControlPlane) {
 		}
 	}
 
-	// Each write must be in the log when it has been answered.
+	// A write must be in the log when its answer arrives.
 	const n = 100
 	for i := range n {
 		must(counted.Create(ctx, configMap(fmt.Sprintf("counted-%d", i))))
 		counts, err := log.Count(auditlog.Filter{Users: []string{user}})
 		must(err)
 		if counts.Writes != i+1 {
-			t.Fatalf("after write %d the log has %d", i+1, counts.Writes)
+			t.Fatalf("after write %d the log contains %d writes", i+1, counts.Writes)
 		}
 	}
 
@@ -48,7 +49,7 @@ func audit(t *testing.T, cp *ControlPlane) {
 	changed.Data = map[string]string{"a": "b"}
 	must(counted.Update(ctx, changed))
 	if err := counted.Update(ctx, stale); !apierrors.IsConflict(err) {
-		t.Fatalf("a stale update: %v, want a conflict", err)
+		t.Fatalf("update from an old version: %v, want a conflict", err)
 	}
 	must(counted.Patch(ctx, configMap("counted-1"), client.RawPatch("application/merge-patch+json",
 		[]byte(`{"data":{"c":"d"}}`))))
@@ -57,7 +58,7 @@ func audit(t *testing.T, cp *ControlPlane) {
 	must(counted.Create(ctx, configMap("dry"), client.DryRunAll))
 	if err := counted.Create(ctx,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "nowhere", Name: "a"}}); !apierrors.IsNotFound(err) {
-		t.Fatalf("a write into a namespace that does not exist: %v, want not found", err)
+		t.Fatalf("create in a namespace that does not exist: %v, want not found", err)
 	}
 	must(counted.Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: "counted"},
@@ -76,6 +77,6 @@ func audit(t *testing.T, cp *ControlPlane) {
 		"       1 patch configmaps\n" +
 		"       1 update configmaps"
 	if got := counts.String(); got != want {
-		t.Errorf("counted\n%s\nwant\n%s", got, want)
+		t.Errorf("the counts are\n%s\nwant\n%s", got, want)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// TestBare runs a control plane of nothing but etcd and kube-apiserver, whose
-// first port somebody else has taken.
+// TestBare runs a control plane that consists of etcd and kube-apiserver only. Another program uses the first port that
+// it tries.
 func TestBare(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -33,19 +33,19 @@ func TestBare(t *testing.T) {
 		return child.FreePort()
 	})
 	if asked != 2 {
-		t.Errorf("%d ports were asked for, want a second one because the first is taken", asked)
+		t.Errorf("%d ports were tried, want two because the first is in use", asked)
 	}
 
 	config, err := readKubeconfig(cp.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.ServerName = "10.0.2.2" // as a virtual machine calls it
+	config.ServerName = "10.0.2.2" // the address for a virtual machine
 	admin := newClient(t, config)
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "example.com/a"}}}}
 	pod.Namespace, pod.Name = "default", "a"
 	if err := admin.Create(t.Context(), pod); err != nil {
-		t.Errorf("a pod, with nobody to make service accounts: %v", err)
+		t.Errorf("create a pod without service accounts: %v", err)
 	}
 	var bindings rbacv1.ClusterRoleBindingList
 	if err := admin.List(t.Context(), &bindings); err != nil {
@@ -60,10 +60,10 @@ func TestBare(t *testing.T) {
 		}
 	}
 	if len(roles) != 1 || roles[0] != "system:node-bootstrapper for system:bootstrappers:kubeadm:default-node-token" {
-		t.Errorf("bootstrapping nodes have the roles %q, want what kubeadm grants", roles)
+		t.Errorf("bootstrap tokens have the roles %q, want those of kubeadm", roles)
 	}
 	if cp.AuditLog() != "" {
-		t.Errorf("an audit log %s without being asked for", cp.AuditLog())
+		t.Errorf("AuditLog() = %s without the option", cp.AuditLog())
 	}
 
 	stopLeavesNoProcess(t, cp, etcdBinary, apiServerBinary)
@@ -75,7 +75,7 @@ func TestBare(t *testing.T) {
 	}
 }
 
-func TestFailedStartSaysWhyAndLeavesNothing(t *testing.T) {
+func TestAFailedStartNamesTheCauseAndLeavesNoProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "below")
 	cp, err := Start(t.Context(), Options{Dir: dir, ExtraAPIServerArgs: []string{"--no-such-flag"}})
 	if err == nil {
@@ -86,7 +86,7 @@ func TestFailedStartSaysWhyAndLeavesNothing(t *testing.T) {
 			t.Errorf("the error does not mention %q: %v", want, err)
 		}
 	}
-	// etcd was running by then, and serves no more.
+	// etcd was started before, and must not run any more.
 	if connection, err := net.Dial("unix", filepath.Join(dir, etcdSocket)); err == nil {
 		connection.Close()
 		t.Error("etcd is still running")
@@ -104,7 +104,7 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestStartRefusesAFolderInUse(t *testing.T) {
+func TestStartRefusesAFolderThatIsNotEmpty(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestStartRefusesAFolderInUse(t *testing.T) {
 		t.Errorf("error %v, want that the folder is not empty", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "mine")); err != nil {
-		t.Errorf("what was there: %v", err)
+		t.Errorf("the existing file: %v", err)
 	}
 }
 

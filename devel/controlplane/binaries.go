@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Version is the Kubernetes version of the binaries that Locate looks for. It
-// is the version that hack/controlplane/go.mod requires.
+// Version is the Kubernetes version of the binaries that Locate finds. It is the version that hack/controlplane/go.mod
+// requires.
 const Version = "v1.37.2"
 
 const (
@@ -19,10 +19,9 @@ const (
 	kubectlBinary           = "kubectl"
 )
 
-// Locate returns the absolute path of a control plane binary by its name, such as
-// "kube-apiserver" or "kubectl". The folder named by KUBEBUILDER_ASSETS comes
-// first, for each binary by itself; then the one where `make controlplane`
-// puts what it builds:
+// Locate returns the absolute path of a binary of the control plane by its name, such as "kube-apiserver" or "kubectl".
+// For each binary, it first looks in the folder that KUBEBUILDER_ASSETS names, and then in the folder of `make
+// controlplane`:
 //
 //	${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/controlplane/<Version>
 func Locate(name string) (string, error) {
@@ -38,8 +37,7 @@ func Locate(name string) (string, error) {
 		if path, err = filepath.Abs(path); err != nil {
 			return "", fmt.Errorf("locate %s: %w", name, err)
 		}
-		// The cache's folder is a link that a newer build moves; whoever
-		// found a binary keeps the one found.
+		// The cache folder is a link that a newer build changes. Resolve it, so that the path stays valid.
 		if resolved, err := filepath.EvalSymlinks(path); err == nil {
 			path = resolved
 		}
@@ -49,7 +47,7 @@ func Locate(name string) (string, error) {
 		}
 		tried = append(tried, path)
 	}
-	return "", fmt.Errorf("no %s binary at %q; run `make controlplane`", name, tried)
+	return "", fmt.Errorf("find the binary %s: none at %q; run `make controlplane`", name, tried)
 }
 
 func assetsDir() (string, error) {
@@ -64,13 +62,12 @@ func cacheDir() (string, error) {
 	return filepath.Join(root, "controlplane", Version), nil
 }
 
-// CacheDir returns the folder in which the scripts in hack keep what they build.
+// CacheDir returns the folder in which the scripts in hack store what they build.
 func CacheDir() (string, error) {
 	if root := os.Getenv("MACHINIST_CACHE"); root != "" {
 		return root, nil
 	}
-	// Not os.UserCacheDir: the folder must be the build scripts' on every
-	// system.
+	// Do not use os.UserCacheDir: the folder must be the same as in the build scripts on every system.
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {
 		home := os.Getenv("HOME")
@@ -82,12 +79,12 @@ func CacheDir() (string, error) {
 	return filepath.Join(cache, "machinist"), nil
 }
 
-// binaries are the paths of the programs that one control plane runs.
+// binaries are the paths of the programs of one control plane.
 type binaries struct {
 	etcd, apiServer, controllerManager, scheduler, kubectl string
 }
 
-// locateBinaries finds what o needs, or says of everything missing at once.
+// locateBinaries finds the binaries that the options need. Its error names all missing ones.
 func locateBinaries(o Options) (binaries, error) {
 	var b binaries
 	var errs []error
@@ -98,7 +95,7 @@ func locateBinaries(o Options) (binaries, error) {
 	}
 	find(etcdBinary, &b.etcd)
 	find(apiServerBinary, &b.apiServer)
-	// No control plane needs it. One without its own kubectl leaves it to PATH.
+	// The control plane itself does not need kubectl. If none was built, the one in PATH is used.
 	if b.kubectl, _ = Locate(kubectlBinary); b.kubectl == "" {
 		b.kubectl = kubectlBinary
 	}

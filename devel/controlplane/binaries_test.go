@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestLocateTakesEachBinaryFromAssetsBeforeTheCache(t *testing.T) {
+func TestLocatePrefersAssetsToTheCacheForEachBinary(t *testing.T) {
 	assets, cache := t.TempDir(), t.TempDir()
 	t.Setenv("KUBEBUILDER_ASSETS", assets)
 	t.Setenv("MACHINIST_CACHE", cache)
@@ -26,7 +26,7 @@ func TestLocateTakesEachBinaryFromAssetsBeforeTheCache(t *testing.T) {
 	}
 }
 
-func TestLocateKeepsTheFolderThatTheLinkPointedTo(t *testing.T) {
+func TestLocateResolvesTheLinkOfTheCacheFolder(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("KUBEBUILDER_ASSETS", "")
 	t.Setenv("MACHINIST_CACHE", cache)
@@ -45,7 +45,7 @@ func TestLocateKeepsTheFolderThatTheLinkPointedTo(t *testing.T) {
 	}
 }
 
-func TestLocateFollowsTheBuildScriptsCacheVariables(t *testing.T) {
+func TestLocateUsesTheCacheVariablesOfTheBuildScripts(t *testing.T) {
 	for name, env := range map[string]map[string]string{
 		"MACHINIST_CACHE": {"MACHINIST_CACHE": "ROOT", "XDG_CACHE_HOME": "/nowhere", "HOME": "/nowhere"},
 		"XDG_CACHE_HOME":  {"XDG_CACHE_HOME": "ROOT", "HOME": "/nowhere"},
@@ -66,13 +66,13 @@ func TestLocateFollowsTheBuildScriptsCacheVariables(t *testing.T) {
 	}
 }
 
-func TestLocateNamesWhatIsMissingAndHowToGetIt(t *testing.T) {
+func TestLocateBinariesNamesMissingOnesAndHowToBuildThem(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", "")
 	t.Setenv("MACHINIST_CACHE", t.TempDir())
 
 	_, err := locateBinaries(Options{WithScheduler: true})
 	if err == nil {
-		t.Fatal("nothing is built, and yet everything was found")
+		t.Fatal("locateBinaries() = nil although nothing is built")
 	}
 	for _, want := range []string{"make controlplane", etcdBinary, apiServerBinary, schedulerBinary} {
 		if !strings.Contains(err.Error(), want) {
@@ -84,7 +84,7 @@ func TestLocateNamesWhatIsMissingAndHowToGetIt(t *testing.T) {
 	}
 }
 
-func TestVersionIsTheOneThatIsBuilt(t *testing.T) {
+func TestVersionEqualsTheBuiltVersion(t *testing.T) {
 	gomod, err := os.ReadFile("../../hack/controlplane/go.mod")
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,8 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
+// bootstrap checks that a bootstrap token gives a node its certificate, and that the certificate is only issued with an
+// approval.
 func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 	ctx := t.Context()
 	const id, secret = "abcdef", "0123456789abcdef"
@@ -45,7 +47,7 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 		BearerToken:     id + "." + secret,
 	})
 
-	// The API server learns of the Secret by a watch.
+	// The API server watches Secrets, so it knows the new one only after a moment.
 	var user authenticationv1.SelfSubjectReview
 	eventually(t, func(ctx context.Context) error { return kubelet.Create(ctx, &user) })
 	if got := user.Status.UserInfo; got.Username != "system:bootstrap:"+id ||
@@ -68,7 +70,7 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 	})
 	block, _ := pem.Decode(signed.Status.Certificate)
 	if block == nil {
-		t.Fatalf("no PEM: %s", signed.Status.Certificate)
+		t.Fatalf("the certificate is not PEM: %s", signed.Status.Certificate)
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -78,8 +80,7 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 		t.Errorf("the certificate is for %q", got)
 	}
 
-	// Without the bindings that the option adds, the approver looks and
-	// leaves it pending.
+	// Without the bindings of the option, the approver checks a request and leaves it pending.
 	for _, binding := range nodeBindings(true)[1:] {
 		if err := admin.Delete(ctx,
 			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding.Name}}); err != nil {
@@ -98,7 +99,7 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 			return err
 		}
 		if review.Status.Allowed {
-			return errors.New("the binding is still in effect")
+			return errors.New("the deleted binding is still in effect")
 		}
 		return nil
 	})
@@ -114,11 +115,11 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 		t.Fatal(err)
 	}
 	eventually(t, func(context.Context) error {
-		looked, err := log.Requests(auditlog.Filter{
+		checks, err := log.Requests(auditlog.Filter{
 			Users: []string{"system:serviceaccount:kube-system:certificate-controller"},
 			Match: func(r auditlog.Request) bool { return r.Resource == "subjectaccessreviews" },
 		})
-		if err == nil && len(looked) == 0 {
+		if err == nil && len(checks) == 0 {
 			err = errors.New("the approver has not checked the request yet")
 		}
 		return err
@@ -127,11 +128,11 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 		t.Fatal(err)
 	}
 	if len(pending.Status.Conditions) > 0 || len(pending.Status.Certificate) > 0 {
-		t.Errorf("a request without approval has %+v", pending.Status)
+		t.Errorf("a request without approval has the status %+v", pending.Status)
 	}
 }
 
-// nodeCSR is a kubelet's request for its first certificate.
+// nodeCSR returns a kubelet's request for its first certificate.
 func nodeCSR(t *testing.T, node string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	key, err := newKey()

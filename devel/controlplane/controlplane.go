@@ -20,16 +20,15 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// stopGrace is how long a process is given to end by itself. The API server
-// takes up to a minute while clients watch, which is not worth waiting for.
+// stopGrace is how long a process may take to end before it is killed. The API server would take up to a minute while
+// clients watch.
 const stopGrace = 3 * time.Second
 
-// ControlPlane is a running control plane. Its methods may be called by
-// several goroutines.
+// ControlPlane is a running control plane. Its methods may be called concurrently.
 type ControlPlane struct {
 	options   Options
 	dir       string
-	temporary bool // dir goes with Stop
+	temporary bool // Stop removes dir
 	binaries  binaries
 	pki       *pki
 	freePort  func() (int, error)
@@ -38,19 +37,18 @@ type ControlPlane struct {
 	admin *rest.Config
 	http  *http.Client // as admin
 
-	// lifecycle is held while processes are started or stopped. After Stop no process starts any more.
+	// lifecycle is held while processes are started or stopped. No process starts after Stop.
 	lifecycle         sync.Mutex
 	stopped           bool
 	etcd              *child.Process
 	apiServer         *child.Process
-	controllerManager *child.Process // never started without its option
-	scheduler         *child.Process // likewise
+	controllerManager *child.Process // only started with its option
+	scheduler         *child.Process // only started with its option
 
 	outputLock sync.Mutex
 }
 
-// Config returns a client configuration for an administrator (group
-// system:masters), without client-side throttling.
+// Config returns a client configuration of an administrator (group system:masters), without client-side throttling.
 func (cp *ControlPlane) Config() *rest.Config {
 	return rest.CopyConfig(cp.admin)
 }
@@ -60,30 +58,28 @@ func (cp *ControlPlane) Kubeconfig() string {
 	return filepath.Join(cp.dir, "admin.kubeconfig")
 }
 
-// UserConfig returns a client configuration for a user, known by a client
-// certificate. What the user may do is up to RBAC. WriteKubeconfig makes a
-// file of it.
+// UserConfig returns a client configuration of a user, with a client certificate. RBAC determines the user's rights.
+// WriteKubeconfig writes it to a file.
 func (cp *ControlPlane) UserConfig(name string, groups ...string) (*rest.Config, error) {
 	config, err := cp.userConfig(name, groups...)
 	if err != nil {
-		return nil, fmt.Errorf("make client configuration for user %q: %w", name, err)
+		return nil, fmt.Errorf("create the client configuration of user %q: %w", name, err)
 	}
 	return config, nil
 }
 
-// CA returns the PEM encoded certificate of the authority that signed the
-// certificates of the API server and of all users.
+// CA returns the PEM encoded certificate of the authority that signed the certificates of the API server and of all
+// users.
 func (cp *ControlPlane) CA() []byte {
 	return append([]byte(nil), cp.pki.authority.certPEM...)
 }
 
-// CAFile returns the path of the file that holds CA.
+// CAFile returns the path of the file that contains CA.
 func (cp *ControlPlane) CAFile() string {
 	return cp.pki.caCert
 }
 
-// WriteServerCertificate writes a certificate and its key, by which a kubelet
-// on the address proves to the API server who it is, to dir/name.crt and
+// WriteServerCertificate writes a serving certificate of a kubelet at the address, and its key, to dir/name.crt and
 // dir/name.key.
 func (cp *ControlPlane) WriteServerCertificate(dir, name string, address net.IP) error {
 	pair, err := cp.pki.authority.server(name, []string{name}, address)
@@ -92,20 +88,18 @@ func (cp *ControlPlane) WriteServerCertificate(dir, name string, address net.IP)
 	}
 	for extension, content := range map[string][]byte{".crt": pair.cert, ".key": pair.key} {
 		if err := os.WriteFile(filepath.Join(dir, name+extension), content, 0o600); err != nil {
-			return fmt.Errorf("write serving certificate of %q: %w", name, err)
+			return fmt.Errorf("write the serving certificate of %q: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// Endpoint returns the URL of the API server. It stays the same when the API
-// server is stopped and started again.
+// Endpoint returns the URL of the API server. It remains the same when the API server is stopped and started again.
 func (cp *ControlPlane) Endpoint() string {
 	return "https://" + loopback(cp.port)
 }
 
-// Dir returns the folder with everything that belongs to this control plane,
-// such as <name of the program>.log.
+// Dir returns the folder with all files of this control plane, such as the logs.
 func (cp *ControlPlane) Dir() string {
 	return cp.dir
 }
@@ -118,32 +112,30 @@ func (cp *ControlPlane) AuditLog() string {
 	return filepath.Join(cp.dir, "audit.log")
 }
 
-// ServerPIDs returns the processes of the API server and of etcd.
+// ServerPIDs returns the process IDs of the API server and of etcd.
 func (cp *ControlPlane) ServerPIDs() []int {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
 	return []int{cp.apiServer.PID(), cp.etcd.PID()}
 }
 
-// Kubectl returns the path of a kubectl that fits the API server's version, or
-// its bare name where none was made ready. kubectl caches what it learns about a
-// server in the user's home, by the server's port, which another control plane
-// may get later: set KUBECACHEDIR to a separate folder, such as one in Dir.
+// Kubectl returns the path of a kubectl with the API server's version, or just its name if none was built. kubectl
+// caches the discovery of a server in the user's home, by the port of the server. Another control plane may get the
+// same port later, so set KUBECACHEDIR to a separate folder, such as one in Dir.
 func (cp *ControlPlane) Kubectl() string {
 	return cp.binaries.kubectl
 }
 
-// StopAPIServer ends kube-apiserver as a crash would: requests in flight break
-// off, whatever became of them. Everything else goes on.
+// StopAPIServer ends kube-apiserver like a crash: running requests break off with an unknown result. The other
+// processes continue.
 func (cp *ControlPlane) StopAPIServer() error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
 	return cp.apiServer.Kill()
 }
 
-// StartAPIServer starts a stopped kube-apiserver again on the same address
-// and returns when it is ready, which takes etcd running. If it fails,
-// kube-apiserver is stopped.
+// StartAPIServer starts a stopped kube-apiserver again at the same address, and returns when it is ready. etcd must
+// run. If StartAPIServer fails, kube-apiserver is stopped.
 func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -158,17 +150,16 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// StopEtcd ends etcd as a crash of the program would: what it has acknowledged
-// is kept. Everything else goes on, the API server without being able to write
-// or to read more than its cache.
+// StopEtcd ends etcd like a crash of the program: acknowledged writes are kept. The other processes continue. The API
+// server can then neither write nor read more than its cache.
 func (cp *ControlPlane) StopEtcd() error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
 	return cp.etcd.Kill()
 }
 
-// StartEtcd starts a stopped etcd again with its data. It returns when the API
-// server is ready again, if that runs. If it fails, etcd is stopped.
+// StartEtcd starts a stopped etcd again with its data. If the API server runs, StartEtcd returns when the API server is
+// ready again. If StartEtcd fails, etcd is stopped.
 func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -184,8 +175,8 @@ func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 	return nil
 }
 
-// LoseData ends the API server and etcd, removes all that they stored, and starts both anew and empty, on the same
-// addresses and with the same certificates. kube-controller-manager, if there is one, is started anew as well.
+// LoseData ends the API server and etcd, removes all stored data, and starts both again at the same addresses and with
+// the same certificates. It also restarts kube-controller-manager if there is one.
 func (cp *ControlPlane) LoseData(ctx context.Context) error {
 	if err := errors.Join(cp.StopAPIServer(), cp.StopEtcd()); err != nil {
 		return err
@@ -207,8 +198,8 @@ func (cp *ControlPlane) LoseData(ctx context.Context) error {
 	return cp.setUp(ctx)
 }
 
-// RestartControllerManager ends the kube-controller-manager as a crash would, and starts it again. After an outage of
-// the API server its informers would check again only once or twice a minute; one that begins checks once.
+// RestartControllerManager ends kube-controller-manager like a crash and starts it again. After an outage of the API
+// server, its informers would retry only once or twice a minute. A new process connects at once.
 func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -220,14 +211,13 @@ func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {
 	return cp.startControllerManager(ctx)
 }
 
-// Stop ends all processes and removes the folder if it is a temporary one.
-// Stopping again does nothing.
+// Stop ends all processes, and removes the folder if it is a temporary one. Calling it again does nothing.
 func (cp *ControlPlane) Stop() error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
 	cp.stopped = true
 
-	// etcd last: the others would spend their last seconds retrying.
+	// Stop etcd last. Otherwise the other processes would retry their requests until they are killed.
 	var servers errgroup.Group
 	for _, server := range []*child.Process{cp.scheduler, cp.controllerManager, cp.apiServer} {
 		servers.Go(func() error { return server.Stop(stopGrace) })
@@ -237,25 +227,25 @@ func (cp *ControlPlane) Stop() error {
 	cp.http.CloseIdleConnections()
 	if cp.temporary {
 		if removal := os.RemoveAll(cp.dir); removal != nil {
-			err = errors.Join(err, fmt.Errorf("remove the control plane's folder: %w", removal))
+			err = errors.Join(err, fmt.Errorf("remove the folder of the control plane: %w", removal))
 		}
 	}
 	return err
 }
 
-// Processes returns the programs of the control plane, of which those run that were asked for. They are not to be
-// started or stopped.
+// Processes returns the programs of the control plane. Programs without their option do not run. Callers must not start
+// or stop them.
 func (cp *ControlPlane) Processes() []*child.Process {
 	return []*child.Process{cp.etcd, cp.apiServer, cp.controllerManager, cp.scheduler}
 }
 
-// runtimeVariables are environment variables that the processes of control planes get under the names that Go knows.
-// With a GOGC of 400 an API server that starts takes a quarter less of the processor, and more memory; with one thread
-// at a time, where several control planes share few processors, a tenth less.
+// runtimeVariables maps environment variables of this process to the variables of the Go runtime that the processes of
+// control planes get. With a GOGC of 400, the start of an API server takes 25 % less processor time, and more memory.
+// If several control planes share few processors, a GOMAXPROCS of 1 saves 10 %.
 var runtimeVariables = map[string]string{"CONTROLPLANE_GOGC": "GOGC", "CONTROLPLANE_GOMAXPROCS": "GOMAXPROCS"}
 
-// detectorVariable has client-go compare what caches hold with copies, each second. Whoever sets it means our caches,
-// and not those of a control plane.
+// detectorVariable makes client-go compare the objects in caches with copies every second. Tests set it for the caches
+// of Machinist, not for those of the control plane.
 const detectorVariable = "KUBE_CACHE_MUTATION_DETECTOR"
 
 func (cp *ControlPlane) newProcess(name, path string) *child.Process {
@@ -268,8 +258,9 @@ func (cp *ControlPlane) newProcess(name, path string) *child.Process {
 	return &child.Process{Name: name, Path: path, Dir: cp.dir, Ended: cp.reportEnd, Env: env}
 }
 
+// reportEnd reports a program that ended unexpectedly, and starts some of them again.
 func (cp *ControlPlane) reportEnd(p *child.Process, err error) {
-	cp.logf("%s ended, although nobody stopped it: %v; its log is %s", p.Name, err, p.LogPath())
+	cp.logf("%s ended unexpectedly: %v; the log is %s", p.Name, err, p.LogPath())
 	switch p {
 	case cp.controllerManager:
 		cp.startAgain(p, cp.startControllerManager)
@@ -278,9 +269,9 @@ func (cp *ControlPlane) reportEnd(p *child.Process, err error) {
 	}
 }
 
-// startAgain starts a program that crashed, as the kubelet of a real control plane does with its static pods.
-// kube-controller-manager 1.36 crashes now and then: markNodeAsReachable assumes that the zone of a Node is known,
-// and it is not when a cloud controller writes the label in the middle of a check.
+// startAgain starts a crashed program again, as the kubelet of a real control plane does with its static pods.
+// kube-controller-manager 1.36 occasionally crashes: markNodeAsReachable assumes that the zone of a Node is known, but
+// it is not if a cloud controller writes the label during a check.
 func (cp *ControlPlane) startAgain(p *child.Process, start func(context.Context) error) {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -290,11 +281,11 @@ func (cp *ControlPlane) startAgain(p *child.Process, start func(context.Context)
 	ctx, cancel := withStartTimeout(context.Background())
 	defer cancel()
 	if err := start(ctx); err != nil {
-		cp.logf("%s is not started again: %v", p.Name, err)
+		cp.logf("cannot start %s again: %v", p.Name, err)
 	}
 }
 
-// logf writes a line to the output. An output that fails is no reason to fail.
+// logf writes a line to the output. It ignores errors.
 func (cp *ControlPlane) logf(format string, args ...any) {
 	if cp.options.Output == nil {
 		return

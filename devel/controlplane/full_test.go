@@ -23,8 +23,7 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// TestEverythingOn has what needs all components, on one control plane. The
-// outages come last.
+// TestEverythingOn contains all tests that need a complete control plane. Outages and crashes come last.
 func TestEverythingOn(t *testing.T) {
 	cp := run(t, Options{
 		WithControllerManager: true,
@@ -34,16 +33,16 @@ func TestEverythingOn(t *testing.T) {
 	}, child.FreePort)
 	admin := newClient(t, cp.Config())
 
-	t.Run("an administrator may list", func(t *testing.T) {
+	t.Run("an administrator may list objects", func(t *testing.T) {
 		var namespaces corev1.NamespaceList
 		if err := admin.List(t.Context(), &namespaces); err != nil {
 			t.Fatal(err)
 		}
 		if len(namespaces.Items) < 4 {
-			t.Errorf("%d namespaces, want the four that every cluster has", len(namespaces.Items))
+			t.Errorf("%d namespaces, want at least the four of every cluster", len(namespaces.Items))
 		}
 	})
-	t.Run("the built kubectl is of the server's version", func(t *testing.T) {
+	t.Run("kubectl has the version of the server", func(t *testing.T) {
 		kubectl := exec.CommandContext(t.Context(), cp.Kubectl(), "version", "--kubeconfig", cp.Kubeconfig())
 		kubectl.Env = append(kubectl.Environ(), "KUBECACHEDIR="+t.TempDir())
 		output, err := kubectl.CombinedOutput()
@@ -56,17 +55,17 @@ func TestEverythingOn(t *testing.T) {
 			}
 		}
 	})
-	t.Run("strangers are refused", func(t *testing.T) { strangersAreRefused(t, cp) })
-	t.Run("a bootstrap token brings a node its certificate", func(t *testing.T) { bootstrap(t, cp, admin) })
-	t.Run("a node may not change another", func(t *testing.T) { nodeRestriction(t, cp) })
-	t.Run("a deployment's pod gets a node", func(t *testing.T) { schedule(t, admin) })
-	t.Run("the audit log counts exactly", func(t *testing.T) { audit(t, cp) })
+	t.Run("clients without rights are refused", func(t *testing.T) { unauthorizedClients(t, cp) })
+	t.Run("a bootstrap token gives a node its certificate", func(t *testing.T) { bootstrap(t, cp, admin) })
+	t.Run("a node may not change another node", func(t *testing.T) { nodeRestriction(t, cp) })
+	t.Run("a pod is scheduled", func(t *testing.T) { schedule(t, admin) })
+	t.Run("the audit log contains every request", func(t *testing.T) { audit(t, cp) })
 	t.Run("outages", func(t *testing.T) { outages(t, cp, admin) })
-	t.Run("a component that crashes is started again", func(t *testing.T) { crash(t, cp) })
+	t.Run("a crashed component is started again", func(t *testing.T) { crash(t, cp) })
 	stopLeavesNoProcess(t, cp, etcdBinary, apiServerBinary, controllerManagerBinary, schedulerBinary)
 }
 
-// crash kills components and waits until others run in their stead.
+// crash kills components and waits until they run again.
 func crash(t *testing.T, cp *ControlPlane) {
 	for _, p := range []*child.Process{cp.controllerManager, cp.scheduler} {
 		cp.lifecycle.Lock()
@@ -83,18 +82,18 @@ func crash(t *testing.T, cp *ControlPlane) {
 				return p.Running() && p.PID() != pid, nil
 			})
 		if err != nil {
-			t.Errorf("%s does not run again: %v", p.Name, err)
+			t.Errorf("%s was not started again: %v", p.Name, err)
 		}
 	}
 }
 
-func strangersAreRefused(t *testing.T, cp *ControlPlane) {
+func unauthorizedClients(t *testing.T, cp *ControlPlane) {
 	anonymous := newClient(t, rest.AnonymousClientConfig(cp.Config()))
 	if err := anonymous.Create(t.Context(), configMap("anonymous")); !apierrors.IsForbidden(err) {
 		t.Errorf("an anonymous write: %v, want it forbidden", err)
 	}
 
-	if err := clientOf(t, cp, "nobody", "nobodies").Create(t.Context(), configMap("nobody")); !apierrors.IsForbidden(err) {
+	if err := clientOf(t, cp, "stranger", "strangers").Create(t.Context(), configMap("stranger")); !apierrors.IsForbidden(err) {
 		t.Errorf("a write of a user without roles: %v, want it forbidden", err)
 	}
 
@@ -180,8 +179,7 @@ func schedule(t *testing.T, admin client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The node's taint for not being ready must go first, which is a
-	// controller's work too.
+	// First a controller must remove the node's taint for not being ready.
 	eventuallyScheduled(t, admin, 1)
 }
 
@@ -200,7 +198,7 @@ func eventuallyScheduled(t *testing.T, admin client.Client, want int) {
 			}
 		}
 		if scheduled != want {
-			return fmt.Errorf("%d of %d pods on the node, want %d", scheduled, len(pods.Items), want)
+			return fmt.Errorf("%d of %d pods are on the node, want %d", scheduled, len(pods.Items), want)
 		}
 		return nil
 	})
@@ -223,10 +221,10 @@ func outages(t *testing.T, cp *ControlPlane, admin client.Client) {
 		t.Fatal(err)
 	}
 	if cp.Endpoint() != endpoint {
-		t.Errorf("the API server came back as %s, was %s", cp.Endpoint(), endpoint)
+		t.Errorf("the API server is at %s after its restart, want %s as before", cp.Endpoint(), endpoint)
 	}
 	if err := admin.Get(ctx, client.ObjectKeyFromObject(configMap("kept")), configMap("kept")); err != nil {
-		t.Errorf("after an outage of the API server: %v", err)
+		t.Errorf("read an object after an outage of the API server: %v", err)
 	}
 
 	if err := admin.Create(ctx, configMap("last")); err != nil {
@@ -245,10 +243,10 @@ func outages(t *testing.T, cp *ControlPlane, admin client.Client) {
 		t.Fatal(err)
 	}
 	if err := admin.Get(ctx, client.ObjectKeyFromObject(configMap("last")), configMap("last")); err != nil {
-		t.Errorf("what etcd acknowledged last: %v", err)
+		t.Errorf("read the object that etcd acknowledged last: %v", err)
 	}
 
-	// The others must have found their way back.
+	// The other components must work again after the outages.
 	eventually(t, func(ctx context.Context) error {
 		scale := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`))
 		return admin.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: deployment}},

@@ -19,10 +19,10 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// patience bounds what must happen soon, on a busy machine too.
+// patience is how long a test waits for an expected event. It allows for a busy machine.
 const patience = 90 * time.Second
 
-// run starts a control plane, which is stopped with the test at the latest.
+// run starts a control plane and stops it at the end of the test.
 func run(t *testing.T, o Options, freePort func() (int, error)) *ControlPlane {
 	t.Helper()
 	o.Output = writerFunc(func(line []byte) { t.Log(strings.TrimSpace(string(line))) })
@@ -89,7 +89,8 @@ func configMap(name string) *corev1.ConfigMap {
 	return configMap
 }
 
-// stopLeavesNoProcess stops a control plane of these processes.
+// stopLeavesNoProcess checks that a control plane runs the named processes, stops it, and checks that none of them is
+// left.
 func stopLeavesNoProcess(t *testing.T, cp *ControlPlane, names ...string) {
 	t.Helper()
 	pids := map[string]int{}
@@ -99,20 +100,19 @@ func stopLeavesNoProcess(t *testing.T, cp *ControlPlane, names ...string) {
 		}
 	}
 	if got := slices.Sorted(maps.Keys(pids)); !slices.Equal(got, names) {
-		t.Errorf("running are %q, want %q", got, names)
+		t.Errorf("the processes %q are running, want %q", got, names)
 	}
 	if err := cp.Stop(); err != nil {
 		t.Error(err)
 	}
 	for name, pid := range pids {
 		if alive, err := alive(pid); alive || err != nil {
-			t.Errorf("%s (pid %d) is alive: %v, %v", name, pid, alive, err)
+			t.Errorf("%s (PID %d) is alive: %v, %v, want false", name, pid, alive, err)
 		}
 	}
 }
 
-// alive says whether a process runs that may or may not be our child. One
-// that has ended and that nobody has waited for yet does not run.
+// alive reports whether a process runs, whether or not it is a child of this process. A zombie does not run.
 func alive(pid int) (bool, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) {
@@ -121,7 +121,7 @@ func alive(pid int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// The state follows the name, which is in parentheses and may contain some.
+	// The state follows the name, which is in parentheses and may itself contain parentheses.
 	rest := string(stat)[strings.LastIndexByte(string(stat), ')')+1:]
 	state := strings.Fields(rest)[0]
 	return state != "Z" && state != "X", nil

@@ -11,11 +11,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// WriteKubeconfig writes a kubeconfig file with what config holds of the
-// server's address and authority and of the user's certificate, key and token,
-// which is all that the configs of a ControlPlane and of those who join it have.
-// Whoever reads the file meanwhile finds all of what was there before, or all of
-// the new.
+// WriteKubeconfig writes a kubeconfig file with the server's address and certificate authority, and with the user's
+// certificate, key and token. Other settings of config are ignored. A concurrent reader of the file gets either the
+// complete old or the complete new content.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "machinist"
 	data, err := clientcmd.Write(clientcmdapi.Config{
@@ -48,7 +46,8 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 	return nil
 }
 
-// userConfig is unthrottled: the API server's own fairness is the limit.
+// userConfig returns a client configuration without client-side throttling. The API server's own flow control is the
+// limit.
 func (cp *ControlPlane) userConfig(name string, groups ...string) (*rest.Config, error) {
 	pair, err := cp.pki.authority.client(name, groups...)
 	if err != nil {

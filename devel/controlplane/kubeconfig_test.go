@@ -6,7 +6,7 @@ import (
 )
 
 func TestKubeconfigOfAUser(t *testing.T) {
-	// Needs no server: the file must hold what the configuration does.
+	// No server is needed: the file must contain the same data as the configuration.
 	ca, err := newAuthority("kubernetes")
 	if err != nil {
 		t.Fatal(err)

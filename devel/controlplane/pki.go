@@ -15,18 +15,16 @@ import (
 	"time"
 )
 
-// How long certificates are valid. Nothing renews them: no control plane of
-// this package lives as long.
+// How long certificates are valid. They are not renewed, because no control plane of this package lives that long.
 const (
 	caLifetime   = 10 * 365 * 24 * time.Hour
 	leafLifetime = 365 * 24 * time.Hour
 
-	// clockSkew is how far ahead the clock that made a certificate may be of
-	// one that checks it, when it was set back in between.
+	// clockSkew is how far the clock may be set back after a certificate was created.
 	clockSkew = time.Hour
 )
 
-// frontProxyUser is those that aggregated API servers believe who the user is.
+// frontProxyUser is the user that aggregated API servers trust to name the user of a request.
 const frontProxyUser = "front-proxy-client"
 
 // authority is a certificate authority with its key.
@@ -68,7 +66,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert: cert, key: key, certPEM: encodeCert(der)}, nil
 }
 
-// client issues a certificate for a user of these groups.
+// client issues a certificate for a user in the groups.
 func (a *authority) client(user string, groups ...string) (keyPair, error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -76,12 +74,12 @@ func (a *authority) client(user string, groups ...string) (keyPair, error) {
 	})
 }
 
-// apiServerNames are the names by which pods know the service kubernetes.
+// apiServerNames are the names of the service kubernetes in pods.
 var apiServerNames = []string{
 	"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
 
-// server issues a certificate for a server on loopback, and on addresses.
+// server issues a certificate for a server on loopback and on the addresses.
 func (a *authority) server(name string, names []string, addresses ...net.IP) (keyPair, error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
@@ -141,24 +139,23 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// pki is what a control plane's processes authenticate each other with. One
-// authority certifies servers, users and, by way of CSRs, kubelets, as in most
-// clusters; another one the proxy in front of aggregated API servers. etcd
-// needs none: it listens on a socket in the control plane's folder.
+// pki contains the files with which the processes of a control plane authenticate each other. One authority signs the
+// certificates of servers, users and, by CSRs, kubelets, as in most clusters. A second one signs the certificate of the
+// proxy in front of aggregated API servers. etcd needs no certificate, because it listens on a socket in the control
+// plane's folder.
 type pki struct {
 	authority *authority
 
 	caCert, caKey     string // files
 	frontProxyCACert  string // file
 	serviceAccountKey string // file with the key that signs service account tokens
-	server            string // pair of all servers
+	server            string // pair that all servers use
 	kubeletClient     string // pair that the API server shows to kubelets
 	frontProxyClient  string // pair that the API server shows to aggregated API servers
 }
 
-// newPKI makes the keys and certificates and writes them to dir. A pair is
-// two files, with the extensions .crt and .key. The servers are valid for
-// addresses beside loopback.
+// newPKI creates the keys and certificates and writes them to dir. A pair consists of two files with the extensions
+// .crt and .key. The certificate of the servers is also valid for the addresses.
 func newPKI(dir string, addresses ...net.IP) (*pki, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create folder for certificates: %w", err)
@@ -189,7 +186,7 @@ func newPKI(dir string, addresses ...net.IP) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not the authority's name: OpenSSL would take the certificate for a self-signed one.
+	// If the name were that of the authority, OpenSSL would take the certificate for a self-signed one.
 	server, err := ca.server("kube-apiserver", apiServerNames, addresses...)
 	if err != nil {
 		return nil, err

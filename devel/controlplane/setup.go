@@ -15,14 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// requestTimeout bounds one request, so that an answer that never comes does
-// not hide those that would.
+// requestTimeout is how long one request may take, so that a request that hangs is repeated.
 const requestTimeout = 10 * time.Second
 
 const clusterRoleBindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
-// setUp waits for what the API server and kube-controller-manager create in the
-// background and all clients rely upon, and binds the roles that kubeadm binds.
+// setUp waits for the objects that the API server and kube-controller-manager create in the background and that all
+// clients expect. It also binds the roles that kubeadm binds.
 func (cp *ControlPlane) setUp(ctx context.Context) error {
 	expected := []string{
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
@@ -33,7 +32,7 @@ func (cp *ControlPlane) setUp(ctx context.Context) error {
 		"/api/v1/namespaces/kube-node-lease",
 	}
 	if cp.options.WithControllerManager {
-		// Pods are refused while their service account is missing.
+		// Pods are refused until their service account exists.
 		expected = append(expected,
 			"/api/v1/namespaces/default/serviceaccounts/default",
 			"/api/v1/namespaces/kube-system/serviceaccounts/default",
@@ -56,13 +55,13 @@ func (cp *ControlPlane) setUp(ctx context.Context) error {
 	return nil
 }
 
-// KubeadmTokens is the group of the bootstrap tokens that kubeadm creates. Only they
-// may request certificates, unless a test binds other groups.
+// KubeadmTokens is the group of the bootstrap tokens that kubeadm creates. Only these tokens may request certificates,
+// unless a test binds other groups.
 const KubeadmTokens = "system:bootstrappers:kubeadm:default-node-token"
 
-// nodeBindings are those of a cluster that kubeadm made: nodes may request client
-// certificates with a token of kubeadm's, and with no other token. If approve,
-// kube-controller-manager approves the requests of all bootstrap tokens.
+// nodeBindings returns the role bindings of a cluster that was created with kubeadm: only bootstrap tokens of kubeadm
+// may request client certificates for nodes. If approve is set, kube-controller-manager approves the requests of all
+// bootstrap tokens.
 func nodeBindings(approve bool) []*rbacv1.ClusterRoleBinding {
 	bindings := []*rbacv1.ClusterRoleBinding{
 		bindGroup("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", KubeadmTokens),
@@ -86,13 +85,13 @@ func bindGroup(name, role, group string) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-// get succeeds if GET of the URL does.
+// get fails unless GET of the URL returns 200.
 func (cp *ControlPlane) get(ctx context.Context, url string) error {
 	return cp.do(ctx, http.MethodGet, url, nil, http.StatusOK)
 }
 
-// create succeeds if the object was created, now or by an earlier attempt that
-// seemed to fail.
+// create creates an object. It also succeeds if the object exists, because an earlier attempt may have failed after it
+// created the object.
 func (cp *ControlPlane) create(ctx context.Context, url string, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {
@@ -106,12 +105,12 @@ func (cp *ControlPlane) do(ctx context.Context, method, url string, body []byte,
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("make request: %w", err)
+		return fmt.Errorf("create request: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := cp.http.Do(request)
 	if err != nil {
-		return err // names method and URL
+		return err // It contains the method and the URL.
 	}
 	defer func() { err = errors.Join(err, response.Body.Close()) }()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 8<<10))

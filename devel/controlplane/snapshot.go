@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 )
 
-// Snapshot copies all that etcd stores to a new folder. For that it ends the API server and etcd as a crash would, and
+// Snapshot copies all data of etcd to a new folder. To do this, it ends the API server and etcd like a crash, and
 // starts them again.
 func (cp *ControlPlane) Snapshot(ctx context.Context, dir string) error {
 	return cp.offline(ctx, func(data string) error { return os.CopyFS(dir, os.DirFS(data)) })
 }
 
-// PutBack replaces all that etcd stores by a Snapshot. The API server and etcd end as by a crash and are started again.
-// Versions of objects then go on from those of the snapshot. Everything else goes on.
+// PutBack replaces all data of etcd by a Snapshot. To do this, it ends the API server and etcd like a crash, and starts
+// them again. Resource versions then continue from those of the snapshot. The other processes continue to run.
 func (cp *ControlPlane) PutBack(ctx context.Context, dir string) error {
 	return cp.offline(ctx, func(data string) error {
 		if err := os.RemoveAll(data); err != nil {
@@ -24,7 +24,7 @@ func (cp *ControlPlane) PutBack(ctx context.Context, dir string) error {
 	})
 }
 
-// offline does something with the folder of etcd's data while nothing uses it.
+// offline calls do with the folder of etcd's data while no process uses it.
 func (cp *ControlPlane) offline(ctx context.Context, do func(data string) error) error {
 	if err := errors.Join(cp.StopAPIServer(), cp.StopEtcd()); err != nil {
 		return err

@@ -17,22 +17,20 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// startTimeout bounds every start, the slowest machine's included: it takes a
-// few seconds on two free cores.
+// startTimeout is how long a start may take, even on a slow machine. It takes a few seconds on two free cores.
 const startTimeout = 3 * time.Minute
 
-// portAttempts is how many ports are tried for a server, each of which
-// somebody else may take just before the server does.
+// portAttempts is how many ports are tried for a server. Another program may take a port just before the server does.
 const portAttempts = 5
 
-// Start runs a control plane and returns when it is usable. ctx bounds the
-// start only; the control plane runs until it is stopped. When Start fails,
-// nothing is left running; the error has the end of the log of the program at
-// fault.
+// Start runs a control plane and returns when it can be used. ctx only limits the start; the control plane runs until
+// it is stopped. If Start fails, nothing is left running, and the error contains the end of the log of the failed
+// program.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	return start(ctx, o, child.FreePort)
 }
 
+// start is Start with a function that returns free ports.
 func start(ctx context.Context, o Options, freePort func() (int, error)) (*ControlPlane, error) {
 	begun := time.Now()
 	found, err := locateBinaries(o)
@@ -112,13 +110,13 @@ func (cp *ControlPlane) startAll(ctx context.Context) error {
 	return rest.Wait()
 }
 
-// startEtcd returns when etcd listens. From then on clients wait for it.
+// startEtcd starts etcd and returns when it listens. From then on, its clients wait for it.
 func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 	socket := filepath.Join(cp.dir, etcdSocket)
 	if !cp.etcd.Running() {
-		// One that was killed leaves its socket behind.
+		// A killed etcd leaves its socket behind.
 		if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove etcd's old socket: %w", err)
+			return fmt.Errorf("remove the old socket of etcd: %w", err)
 		}
 	}
 	cp.etcd.Args = etcdArgs()
@@ -131,9 +129,8 @@ func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 	})
 }
 
-// awaitRestart returns when the API server works again after an outage of
-// itself or of etcd. It would call itself ready for a while after etcd went,
-// so something is read that only etcd can answer.
+// awaitRestart returns when the API server works again after an outage of itself or of etcd. After an outage of etcd,
+// the API server may still report that it is ready, so awaitRestart also reads an object that only etcd can return.
 func (cp *ControlPlane) awaitRestart(ctx context.Context) error {
 	if err := cp.awaitServer(ctx, cp.apiServer, cp.port, "/readyz"); err != nil {
 		return err
@@ -141,8 +138,7 @@ func (cp *ControlPlane) awaitRestart(ctx context.Context) error {
 	return cp.awaitServer(ctx, cp.apiServer, cp.port, "/api/v1/namespaces/kube-system")
 }
 
-// awaitServer returns when GET of path succeeds, and fails early when etcd has
-// ended, which is below all servers.
+// awaitServer returns when GET of path succeeds. It fails early if etcd ends, because all servers depend on etcd.
 func (cp *ControlPlane) awaitServer(ctx context.Context, server *child.Process, port int, path string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -159,8 +155,7 @@ func (cp *ControlPlane) awaitServer(ctx context.Context, server *child.Process, 
 	})
 }
 
-// startServer starts a server on a free port and returns when GET of path
-// succeeds.
+// startServer starts a server on a free port and returns when GET of path succeeds.
 func (cp *ControlPlane) startServer(ctx context.Context, server *child.Process, path string,
 	args func(port int) []string) error {
 	begun := time.Now()
@@ -182,7 +177,7 @@ func (cp *ControlPlane) startServer(ctx context.Context, server *child.Process, 
 		if !errors.Is(err, child.ErrAddressInUse) {
 			return err
 		}
-		cp.logf("%s: somebody else took %s; trying another port", server.Name, loopback(port))
+		cp.logf("%s: another program uses %s; trying another port", server.Name, loopback(port))
 		errs = append(errs, fmt.Errorf("port %d: %w", port, err))
 	}
 	return fmt.Errorf("start %s: %w", server.Name, errors.Join(errs...))
@@ -218,8 +213,8 @@ func (cp *ControlPlane) startScheduler(ctx context.Context) error {
 	})
 }
 
-// componentKubeconfig writes the kubeconfig of a component, whose user is
-// named "system:" and its own name by convention.
+// componentKubeconfig writes the kubeconfig of a component. By convention, the name of its user is "system:" and the
+// name of the component.
 func (cp *ControlPlane) componentKubeconfig(component string) (string, error) {
 	config, err := cp.UserConfig("system:" + component)
 	if err != nil {
@@ -236,7 +231,7 @@ func (cp *ControlPlane) newHTTPClient() (*http.Client, error) {
 	}
 	certificate, err := tls.X509KeyPair(pair.cert, pair.key)
 	if err != nil {
-		return nil, fmt.Errorf("use the administrator's certificate: %w", err)
+		return nil, fmt.Errorf("load the administrator's certificate: %w", err)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(cp.pki.authority.cert)
@@ -246,7 +241,7 @@ func (cp *ControlPlane) newHTTPClient() (*http.Client, error) {
 	}}, nil
 }
 
-// makeDir returns the absolute path of a folder that exists and is empty.
+// makeDir returns the absolute path of a folder that exists and is empty. It creates the folder if needed.
 func makeDir(dir string) (string, error) {
 	if dir == "" {
 		dir, err := os.MkdirTemp("", "machinist-controlplane-")
@@ -273,7 +268,7 @@ func makeDir(dir string) (string, error) {
 }
 
 func withStartTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not within %v", startTimeout))
+	return context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("timeout after %v", startTimeout))
 }
 
 func since(begun time.Time) time.Duration {

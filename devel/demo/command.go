@@ -18,12 +18,12 @@ import (
 	"machinist.dev/machinist/internal/platform/version"
 )
 
-// Sim is the name of the simulated cloud, which the demo has itself.
+// Sim is the name of the simulated cloud, which is built into the demo.
 const Sim = "sim"
 
 // Main runs Command as a program.
 func Main(provider string, backend stack.Backend) {
-	// The clients' own logs are for processes, not for people at a terminal.
+	// The logs of the clients are not meant for users at a terminal.
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := Command(provider, backend).ExecuteContext(ctx)
@@ -34,19 +34,19 @@ func Main(provider string, backend stack.Backend) {
 	}
 }
 
-// Command is the demo's command line. What it shows runs on a cloud of the name provider; backend is nil for Sim. The
-// demo of any other provider is a program of its own, machinist-demo-<provider>, which is run in place of this one.
+// Command returns the command line of the demo of a provider and its cloud. backend is nil for Sim. The demo of any
+// other provider is a separate program, machinist-demo-<provider>, which replaces this process.
 func Command(provider string, backend stack.Backend) *cobra.Command {
 	o := Options{Backend: backend}
 	wanted := provider
 	cmd := &cobra.Command{
 		Use:     programOf(provider),
 		Version: version.String(),
-		Short:   "Run everything on this machine with a sample fleet",
-		Long: `Run a real control plane, a cloud in memory, Machinist's two processes and a sample fleet as child processes on
-loopback, show the fleet, and stay up until Ctrl-C.
+		Short:   "Run Machinist with a sample fleet on this machine",
+		Long: `Run a real control plane, a cloud in memory and the two processes of Machinist as child processes on loopback.
+Create a sample fleet and show it until Ctrl-C.
 
-The control plane's programs come from the cache that "make controlplane" fills.`,
+The programs of the control plane come from the cache that "make controlplane" fills.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -63,21 +63,21 @@ The control plane's programs come from the cache that "make controlplane" fills.
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.Once, "once", false,
-		"run a tour (scale up, roll to another class, scale down, delete) and end; fail if a step does or something is left")
+		"run a tour (scale up, roll out another class, scale down, delete) and end. It fails if a step fails or a resource is left")
 	flags.StringVar(&o.Scenario, "scenario", "",
-		"play a story about the fleet and end; fail if a step does or something is left: "+
+		"run a scenario and end. It fails if a step fails or a resource is left. One of: "+
 			strings.Join(ScenarioNames(), ", "))
 	flags.BoolVar(&o.Bare, "bare", false,
-		"run the control plane and the simulated cloud only, and print how to run the two processes by hand")
+		"run only the control plane and the simulated cloud, and print how to run the two processes by hand")
 	flags.BoolVar(&o.SeparateTarget, "separate-target", false, "run a second control plane as the target cluster")
 	flags.StringVar(&wanted, "provider", provider,
-		"whose machines: sim, the simulated cloud's, or another one, whose program machinist-demo-<provider> is beside this one")
-	flags.StringVar(&o.Dir, "dir", "", "an empty or new folder to keep logs and data in; by default they go with the demo")
+		"provider of the machines: sim for the simulated cloud, or another one with a program machinist-demo-<provider> in the same folder as this program")
+	flags.StringVar(&o.Dir, "dir", "", "empty or new folder in which logs and data are kept. By default they are removed at the end")
 	cmd.MarkFlagsMutuallyExclusive("once", "bare", "scenario")
 	return cmd
 }
 
-// programOf is the name of the program that is a provider's demo.
+// programOf returns the name of the program that is a provider's demo.
 func programOf(provider string) string {
 	if provider == Sim {
 		return "machinist-demo"
@@ -85,8 +85,8 @@ func programOf(provider string) string {
 	return "machinist-demo-" + provider
 }
 
-// runDemoOf replaces this process by the program of another provider's demo, with the same arguments: signals, the exit
-// status and what it prints are then its own.
+// runDemoOf replaces this process by the program of another provider's demo, with the same arguments. So signals, the
+// output and the exit status are those of that program.
 func runDemoOf(provider string) error {
 	name := programOf(provider)
 	self, err := os.Executable()
@@ -95,7 +95,7 @@ func runDemoOf(provider string) error {
 	}
 	path := filepath.Join(filepath.Dir(self), name)
 	if _, err := os.Stat(path); provider != filepath.Base(provider) || path == self || err != nil {
-		return fmt.Errorf("--provider is %q; there is no program %s of that provider beside this one (make build)",
+		return fmt.Errorf("--provider=%s: there is no program %s in the same folder as this one, run `make build`",
 			provider, name)
 	}
 	if err := syscall.Exec(path, append([]string{path}, os.Args[1:]...), os.Environ()); err != nil {

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-func TestTheProviderIsOneThatThereIs(t *testing.T) {
+func TestAnUnknownProviderIsRefused(t *testing.T) {
 	for _, name := range []string{"azure", "", "../demo"} {
 		cmd := Command(Sim, nil)
 		cmd.SetArgs([]string{"--once", "--provider", name})
@@ -19,10 +19,10 @@ func TestTheProviderIsOneThatThereIs(t *testing.T) {
 	}
 }
 
-func TestScenariosAreForTheSimulatedCloud(t *testing.T) {
+func TestScenariosNeedTheSimulatedCloud(t *testing.T) {
 	other := struct{ stack.Backend }{}
 	err := Run(context.Background(), Options{Backend: other, Scenario: "drain", Out: io.Discard})
-	if err == nil || !strings.Contains(err.Error(), "the scenarios") {
-		t.Errorf("got %v", err)
+	if err == nil || !strings.Contains(err.Error(), "--scenario") {
+		t.Errorf("Run() = %v, want an error that names --scenario", err)
 	}
 }

@@ -17,48 +17,48 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// Options say how the demo runs.
+// Options configure the demo.
 type Options struct {
-	// Once runs a tour through the life of a fleet and ends; otherwise the demo stays up until its context is done.
+	// Once runs a tour through the life of a fleet and ends. Otherwise the demo runs until its context is done.
 	Once bool
-	// Scenario plays the story of that name, one of ScenarioNames, and ends. By default there is none played.
+	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends after it. By default, none is run.
 	Scenario string
-	// Bare runs the control planes and the cloud only, and tells how to run the two processes by hand.
+	// Bare runs only the control planes and the cloud, and prints how to run the two processes by hand.
 	Bare bool
-	// SeparateTarget runs a second control plane as the target cluster. A scenario that needs one has it anyway.
+	// SeparateTarget runs a second control plane as the target cluster. Scenarios that need one have it anyway.
 	SeparateTarget bool
-	// Backend is the cloud whose machines are shown, with its provider. By default it is the simulated cloud.
+	// Backend is the cloud, with its provider. By default it is the simulated cloud.
 	Backend stack.Backend
-	// Dir keeps logs and data there; by default they go with the demo.
+	// Dir is the folder in which logs and data are kept. By default they are removed at the end.
 	Dir string
-	// Out is where the demo shows itself. Terminal says that it is one, so that lines can be drawn over.
+	// Out receives the output of the demo. Terminal means that Out is a terminal, so that lines can be overwritten.
 	Out      io.Writer
 	Terminal bool
 }
 
-// Run brings everything up, shows the fleet, and takes everything down again. A tour or a scenario fails when one of
-// its steps does, or when an instance or a Node is left at its end.
+// Run starts everything, shows the fleet, and stops everything. A tour or a scenario fails if one of its steps fails,
+// or if an instance or a Node is left at its end.
 func Run(ctx context.Context, o Options) (err error) {
-	story, err := findScenario(o.Scenario)
+	sc, err := findScenario(o.Scenario)
 	if err != nil {
 		return err
 	}
-	if story != nil && o.Backend != nil {
-		return errors.New("the scenarios break the simulated cloud in ways that other clouds do not know")
+	if sc != nil && o.Backend != nil {
+		return fmt.Errorf("--scenario=%s: scenarios need the simulated cloud, because they cause faults in it", o.Scenario)
 	}
 	begun := time.Now()
 	screen := newScreen(o.Out, o.Terminal)
 	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Backend: o.Backend,
 		Metrics: true, Output: screen}
-	if story != nil {
-		story.arrange(&options)
+	if sc != nil {
+		sc.arrange(&options)
 	}
 	s, err := stack.Start(ctx, options)
 	switch {
 	case err == nil:
 	case ctx.Err() == nil:
 		return fmt.Errorf("start the demo: %w", err)
-	case story != nil || o.Once:
+	case sc != nil || o.Once:
 		return errors.New("interrupted before everything was up")
 	default:
 		screen.Printf("Stopped before everything was up.")
@@ -80,8 +80,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	fleet := fleet{Client: c, objects: s.Objects}
 	screen.Printf("Everything is up after %s.", time.Since(begun).Round(100*time.Millisecond))
 	var declare func(client.Object)
-	if story != nil {
-		declare = story.declare
+	if sc != nil {
+		declare = sc.declare
 	}
 	if err := fleet.create(ctx, declare); err != nil {
 		return err
@@ -91,8 +91,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer cancel()
 	changes := watchFleet(ctx, c)
 	switch {
-	case story != nil:
-		return story.play(ctx, &stage{stack: s, fleet: fleet, screen: screen, changes: changes})
+	case sc != nil:
+		return sc.run(ctx, &scenarioEnv{stack: s, fleet: fleet, screen: screen, changes: changes})
 	case o.Once:
 		return tour(ctx, s, fleet, screen, changes)
 	}
@@ -100,7 +100,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return show(ctx, fleet, screen, changes)
 }
 
-// instructions tell how to play with the fleet.
+// instructions returns a text with commands to try with the fleet.
 func instructions(s *stack.Stack) string {
 	return "\nIn another terminal:\n\n" + tools(s) + `  kubectl get mmd,mms,mma,mclass
   kubectl scale md/workers --replicas=5
@@ -112,13 +112,13 @@ func instructions(s *stack.Stack) string {
 ` + elsewhere(s) + fmt.Sprintf("\nLogs are in %s. Ctrl-C ends everything.\n", s.Dir())
 }
 
-// tools are the lines that make kubectl and machinist work in a shell.
+// tools returns the lines that make kubectl and machinist work in a shell.
 func tools(s *stack.Stack) string {
 	return fmt.Sprintf("  export KUBECONFIG=%s\n  alias kubectl=%s machinist=%s\n", s.Control.Kubeconfig(),
 		s.Control.Kubectl(), machinist())
 }
 
-// elsewhere tells where the nodes and the metrics are.
+// elsewhere returns a text that tells where the nodes and the metrics are.
 func elsewhere(s *stack.Stack) string {
 	var text strings.Builder
 	if s.Target != s.Control {
@@ -130,7 +130,7 @@ func elsewhere(s *stack.Stack) string {
 	return text.String()
 }
 
-// machinist is how the program for users is called from another folder. It is beside this one.
+// machinist returns the path of the program machinist. It is in the same folder as this program.
 func machinist() string {
 	if path, err := os.Executable(); err == nil {
 		return filepath.Join(filepath.Dir(path), "machinist")
@@ -138,15 +138,15 @@ func machinist() string {
 	return "machinist"
 }
 
-// byHand tells how to run the processes and a fleet without the demo.
+// byHand returns a text that tells how to run the processes and create a fleet without the demo.
 func byHand(s *stack.Stack) string {
 	var text strings.Builder
-	text.WriteString("\nThe control plane and the simulated cloud are up. Run the two processes, each in a terminal of its own:\n")
+	text.WriteString("\nThe control plane and the simulated cloud are running. Run the two processes, each in its own terminal:\n")
 	for _, p := range []*child.Process{s.Manager, s.Provider} {
 		fmt.Fprintf(&text, "\n  %s \\\n    %s\n", p.Path, strings.Join(p.Args, " \\\n    "))
 	}
-	// The labels of the example stay: without them the Secret may not be used.
-	credentials, _ := json.Marshal(map[string]any{"stringData": s.Credentials()}) // Of strings only.
+	// The patch keeps the labels of the example, without which the Secret may not be used.
+	credentials, _ := json.Marshal(map[string]any{"stringData": s.Credentials()}) // It contains only strings, so it cannot fail.
 	fmt.Fprintf(&text, `
 and give them a fleet, in the folder of the repository:
 
@@ -156,7 +156,7 @@ and give them a fleet, in the folder of the repository:
 	return text.String() + elsewhere(s) + "\nCtrl-C ends everything.\n"
 }
 
-// show draws the fleet at each change, and once a second for its ages, until the context is done.
+// show draws the fleet at each change, and once a second because of the ages, until the context is done.
 func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{}) error {
 	ages := time.NewTicker(time.Second)
 	defer ages.Stop()
@@ -165,7 +165,7 @@ func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{})
 		case <-ctx.Done():
 			return nil
 		case <-changes:
-		case <-ages.C: // Nothing else changes them.
+		case <-ages.C:
 		}
 		snapshot, err := f.observe(ctx)
 		if err != nil {
@@ -179,7 +179,7 @@ func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{})
 	}
 }
 
-// watchFleet tells when something about the fleet may have changed, at most a few times a second.
+// watchFleet returns a channel that receives a value when the fleet may have changed, at most four times a second.
 func watchFleet(ctx context.Context, c client.WithWatch) <-chan struct{} {
 	raw := make(chan struct{}, 1)
 	for _, list := range watched() {
@@ -195,7 +195,7 @@ func watchFleet(ctx context.Context, c client.WithWatch) <-chan struct{} {
 				return
 			case <-raw:
 			}
-			poke(out)
+			notify(out)
 			select {
 			case <-ctx.Done():
 				return
@@ -206,10 +206,10 @@ func watchFleet(ctx context.Context, c client.WithWatch) <-chan struct{} {
 	return out
 }
 
-// follow pokes at each event of a kind, watching again whenever a watch ends.
+// follow notifies at each event of a kind. It watches again whenever a watch ends.
 func follow(ctx context.Context, c client.WithWatch, list client.ObjectList, changed chan<- struct{}) {
 	for ctx.Err() == nil {
-		poke(changed)
+		notify(changed)
 		events, err := c.Watch(ctx, list, client.InNamespace(namespace))
 		if err != nil {
 			select {
@@ -219,12 +219,13 @@ func follow(ctx context.Context, c client.WithWatch, list client.ObjectList, cha
 			continue
 		}
 		for range events.ResultChan() {
-			poke(changed)
+			notify(changed)
 		}
 	}
 }
 
-func poke(c chan<- struct{}) {
+// notify sends a value unless one is already waiting.
+func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

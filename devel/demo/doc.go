@@ -1,2 +1,3 @@
-// Package demo is the program machinist-demo: a whole Machinist with a sample fleet on this machine.
+// Package demo implements the program machinist-demo, which runs a complete Machinist with a sample fleet on this
+// machine.
 package demo

@@ -24,13 +24,13 @@ const (
 	deployment = "workers"
 )
 
-// fleet is the sample fleet: the one of the examples, with what only this stack's cloud knows.
+// fleet is the sample fleet: that of the examples, adapted to the cloud of the stack.
 type fleet struct {
 	client.Client
 	objects func() ([]client.Object, error)
 }
 
-// create applies the example as a user would. declare, if set, may alter each object before.
+// create creates the objects of the example, as a user would. declare, if set, may change each object before.
 func (f fleet) create(ctx context.Context, declare func(client.Object)) error {
 	objects, err := f.objects()
 	if err != nil {
@@ -48,7 +48,7 @@ func (f fleet) create(ctx context.Context, declare func(client.Object)) error {
 	return nil
 }
 
-// change patches the sample deployment.
+// change patches the sample MachineDeployment.
 func (f fleet) change(ctx context.Context, what func(*v1beta1.MachineDeployment)) error {
 	md := &v1beta1.MachineDeployment{}
 	if err := f.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, md); err != nil {
@@ -63,9 +63,9 @@ func watched() []client.ObjectList {
 	return []client.ObjectList{&v1beta1.MachineDeploymentList{}, &v1beta1.MachineList{}}
 }
 
-// snapshot is the fleet at one moment.
+// snapshot is the state of the fleet at one moment.
 type snapshot struct {
-	deployment *v1beta1.MachineDeployment // nil when there is none
+	deployment *v1beta1.MachineDeployment // nil if it does not exist
 	machines   []v1beta1.Machine
 }
 
@@ -90,7 +90,7 @@ func (f fleet) observe(ctx context.Context) (snapshot, error) {
 	return s, nil
 }
 
-// running reports whether there are exactly n machines, all Running Nodes of the class.
+// running reports whether there are exactly n machines, and each is a Running Node of the class.
 func (s snapshot) running(n int, class string) bool {
 	for i := range s.machines {
 		m := &s.machines[i]
@@ -104,43 +104,45 @@ func (s snapshot) running(n int, class string) bool {
 		int(d.Status.AvailableReplicas) == n && int(d.Status.UpdatedReplicas) == n
 }
 
-// remaining says which of the machines from before is gone, going or to be replaced.
-func (s snapshot) remaining(before []v1beta1.Machine) error {
+// checkKept returns an error if one of the machines before was or is being deleted, or must be replaced.
+func (s snapshot) checkKept(before []v1beta1.Machine) error {
 	for i := range before {
 		name := before[i].Name
 		at := slices.IndexFunc(s.machines, func(m v1beta1.Machine) bool { return m.UID == before[i].UID })
 		switch {
 		case at < 0:
-			return fmt.Errorf("machine %s is gone", name)
+			return fmt.Errorf("machine %s no longer exists", name)
 		case !s.machines[at].DeletionTimestamp.IsZero():
 			return fmt.Errorf("machine %s is being deleted", name)
 		case s.machines[at].Status.Phase == v1beta1.MachineFailed:
 			return fmt.Errorf("machine %s is Failed", name)
 		case meta.IsStatusConditionTrue(s.machines[at].Status.Conditions, v1beta1.ConditionRemediationRequested):
-			return fmt.Errorf("machine %s must be replaced", name)
+			return fmt.Errorf("machine %s is marked for replacement", name)
 		}
 	}
 	return nil
 }
 
-// size is that of a terminal, in characters.
+// size is the size of a terminal, in characters.
 type size struct{ columns, rows int }
 
-// wide is from how many columns on the names of Nodes, which are mostly those of their machines, have a place.
+// wide is the number of columns from which the names of Nodes are shown. They usually equal the names of the machines.
 const wide = 100
 
-// table draws the snapshot for a terminal, at a time. It is never wider than that, nor higher than leaves a row for
-// the cursor: of more machines than that those that run are left out first.
+// table returns the lines of a table that fits into a terminal, with one row left for the cursor. If there are too many
+// machines, running ones are omitted first.
 func (s snapshot) table(of size, now time.Time) (lines []string) {
 	if d := s.deployment; d != nil {
-		lines = append(lines, fmt.Sprintf("md/%s: %d wanted, %d live, %d up to date, %d ready, %d available",
+		lines = append(lines, fmt.Sprintf("md/%s: %d desired, %d live, %d up to date, %d ready, %d available",
 			d.Name, d.ReplicasOrDefault(), d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas,
 			d.Status.AvailableReplicas), "")
 	}
 	shown, rest := s.machines, snapshot{}
 	if most := max(of.rows-1-len(lines)-1, 1); len(shown) > most {
 		byNeed := slices.Clone(shown)
-		slices.SortStableFunc(byNeed, func(a, b v1beta1.Machine) int { return cmp.Compare(runs(&a), runs(&b)) })
+		slices.SortStableFunc(byNeed, func(a, b v1beta1.Machine) int {
+			return cmp.Compare(displayOrder(&a), displayOrder(&b))
+		})
 		shown, rest.machines = byNeed[:most-1], byNeed[most-1:]
 	}
 	head := []string{"MACHINE", "PHASE", "NODE", "CLASS", "VERSION", "AGE", "WAITS FOR"}
@@ -164,10 +166,10 @@ func (s snapshot) table(of size, now time.Time) (lines []string) {
 		}
 	}
 	var body strings.Builder
-	_ = printer.Table(&body, head, rows) // It cannot fail: nothing is written but to memory.
+	_ = printer.Table(&body, head, rows) // A write to memory cannot fail.
 	lines = append(lines, strings.Split(strings.TrimSuffix(body.String(), "\n"), "\n")...)
 	if len(rest.machines) > 0 {
-		lines = append(lines, "and "+rest.line())
+		lines = append(lines, "and "+rest.summary())
 	}
 	for i, line := range lines {
 		lines[i] = printer.Fit(strings.TrimRight(line, " "), of.columns)
@@ -175,21 +177,21 @@ func (s snapshot) table(of size, now time.Time) (lines []string) {
 	return lines
 }
 
-// whole is the table with nothing left out, for a message.
-func (s snapshot) whole() string {
+// fullTable returns the table of all machines, for a message.
+func (s snapshot) fullTable() string {
 	return strings.Join(s.table(size{200, len(s.machines) + 10}, time.Now()), "\n") + "\n"
 }
 
-// runs is 1 for a machine that nothing must be done for, else 0.
-func runs(m *v1beta1.Machine) int {
+// displayOrder returns 1 for a running machine and 0 for the others, which are shown first.
+func displayOrder(m *v1beta1.Machine) int {
 	if m.Status.Phase == v1beta1.MachineRunning && m.DeletionTimestamp.IsZero() {
 		return 1
 	}
 	return 0
 }
 
-// line says the same in a few words, for where lines cannot be drawn over.
-func (s snapshot) line() string {
+// summary returns the number of machines by phase in one line, for outputs that are not a terminal.
+func (s snapshot) summary() string {
 	phases := map[v1beta1.MachinePhase]int{}
 	for i := range s.machines {
 		phase := s.machines[i].Status.Phase
@@ -209,7 +211,7 @@ func (s snapshot) line() string {
 	return text
 }
 
-// waitsFor is the reason of what is in the machine's way.
+// waitsFor returns the reason why the machine is not Ready, or why its deletion has not finished.
 func waitsFor(m *v1beta1.Machine) string {
 	kind := v1beta1.ConditionReady
 	if !m.DeletionTimestamp.IsZero() {

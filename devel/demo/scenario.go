@@ -19,40 +19,40 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// patience is how long a step of a scenario may take before it counts as failed.
+// patience is how long a step of a scenario may take before it fails.
 const patience = 2 * time.Minute
 
-// scenario is a story about the sample fleet that proves what it tells.
+// scenario demonstrates a situation with the sample fleet, and fails if Machinist does not behave as described.
 type scenario struct {
 	name string
-	// machines is how many the fleet has when the story begins.
+	// machines is the number of machines of the fleet at the start.
 	machines int32
-	// separateTarget says that the story needs a target cluster of its own.
+	// separateTarget means that the scenario needs a separate target cluster.
 	separateTarget bool
-	// quicker are settings that save the audience time.
-	quicker []quicker
-	acts    func(*stage) []act
+	// settings shorten the scenario.
+	settings []setting
+	steps    func(*scenarioEnv) []scenarioStep
 }
 
-// act is something that is said, done, and seen to come true.
-type act struct {
+// scenarioStep is a step of a scenario. Its message is printed first. run performs the step and checks its result.
+type scenarioStep struct {
 	message string
-	play    func(context.Context) error
+	run     func(context.Context) error
 }
 
 func scenarios() []scenario {
 	return []scenario{
-		{name: "drain", machines: podsWanted, acts: func(s *stage) []act { return (&drainStory{stage: s}).acts() }},
-		{name: "outage", machines: outageMachines, separateTarget: true, quicker: append(quickOutage(), quickNodes()...),
-			acts: func(s *stage) []act { return (&outageStory{stage: s}).acts() }},
+		{name: "drain", machines: podsWanted, steps: func(s *scenarioEnv) []scenarioStep { return (&drainScenario{scenarioEnv: s}).steps() }},
+		{name: "outage", machines: outageMachines, separateTarget: true, settings: append(outageSettings(), nodeSettings()...),
+			steps: func(s *scenarioEnv) []scenarioStep { return (&outageScenario{scenarioEnv: s}).steps() }},
 		{name: "rollout-broken-then-undo", machines: rolloutMachines,
-			acts: func(s *stage) []act { return (&rolloutStory{stage: s}).acts() }},
-		{name: "meltdown", machines: meltdownMachines, quicker: quickNodes(),
-			acts: func(s *stage) []act { return (&meltdownStory{stage: s}).acts() }},
+			steps: func(s *scenarioEnv) []scenarioStep { return (&rolloutScenario{scenarioEnv: s}).steps() }},
+		{name: "meltdown", machines: meltdownMachines, settings: nodeSettings(),
+			steps: func(s *scenarioEnv) []scenarioStep { return (&meltdownScenario{scenarioEnv: s}).steps() }},
 	}
 }
 
-// ScenarioNames are the values of Options.Scenario.
+// ScenarioNames returns the values of Options.Scenario.
 func ScenarioNames() []string {
 	var names []string
 	for _, s := range scenarios() {
@@ -61,7 +61,7 @@ func ScenarioNames() []string {
 	return names
 }
 
-// findScenario returns the scenario of a name; nil for no name.
+// findScenario returns the scenario with a name, or nil if the name is empty.
 func findScenario(name string) (*scenario, error) {
 	if name == "" {
 		return nil, nil
@@ -69,33 +69,33 @@ func findScenario(name string) (*scenario, error) {
 	all := scenarios()
 	i := slices.IndexFunc(all, func(s scenario) bool { return s.name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("scenario %q does not exist; there are: %s", name, strings.Join(ScenarioNames(), ", "))
+		return nil, fmt.Errorf("--scenario=%s: must be one of %s", name, strings.Join(ScenarioNames(), ", "))
 	}
 	return &all[i], nil
 }
 
-// arrange makes the stack one for the story.
+// arrange changes the options of the stack for the scenario.
 func (sc *scenario) arrange(o *stack.Options) {
 	o.SeparateTarget = o.SeparateTarget || sc.separateTarget
-	for _, q := range sc.quicker {
+	for _, q := range sc.settings {
 		q.arrange(o)
 	}
 }
 
-// declare makes an object of the fleet as the story wants it.
+// declare changes an object of the fleet for the scenario.
 func (sc *scenario) declare(o client.Object) {
 	switch o := o.(type) {
 	case *v1beta1.MachineDeployment:
 		o.Spec.Replicas = &sc.machines
 	case *corev1.Secret:
 		if o.Name == examples.UserDataSecret {
-			configureKubelets(o, sc.quicker)
+			configureKubelets(o, sc.settings)
 		}
 	}
 }
 
-// stage is where a scenario plays.
-type stage struct {
+// scenarioEnv contains everything that the steps of a scenario use.
+type scenarioEnv struct {
 	stack   *stack.Stack
 	fleet   fleet
 	target  client.Client
@@ -104,8 +104,8 @@ type stage struct {
 	changes <-chan struct{}
 }
 
-// play goes through the acts and makes sure that nothing is left of the fleet.
-func (sc *scenario) play(ctx context.Context, s *stage) error {
+// run runs the steps, and checks that nothing is left of the fleet.
+func (sc *scenario) run(ctx context.Context, s *scenarioEnv) error {
 	var err error
 	if s.target, err = s.stack.TargetClient(); err != nil {
 		return err
@@ -113,35 +113,36 @@ func (sc *scenario) play(ctx context.Context, s *stage) error {
 	if s.cloud, err = s.stack.CloudAdmin(); err != nil {
 		return err
 	}
-	explain(s.screen, sc.quicker)
-	for i, act := range sc.acts(s) {
-		s.screen.Printf("%d. %s", i+1, act.message)
+	explain(s.screen, sc.settings)
+	for i, step := range sc.steps(s) {
+		s.screen.Printf("%d. %s", i+1, step.message)
 		begun := time.Now()
-		if err := act.play(ctx); err != nil {
-			return fmt.Errorf("scenario %s, step %d (%s): %w", sc.name, i+1, act.message, err)
+		if err := step.run(ctx); err != nil {
+			return fmt.Errorf("scenario %s, step %d (%s): %w", sc.name, i+1, step.message, err)
 		}
 		s.screen.Printf("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
 	}
 	return nothingLeft(ctx, s.stack, s.screen)
 }
 
-// machines waits until the fleet is as wanted.
-func (s *stage) machines(ctx context.Context, done func(snapshot) bool) error {
+// awaitFleet waits until done returns true for the fleet.
+func (s *scenarioEnv) awaitFleet(ctx context.Context, done func(snapshot) bool) error {
 	return await(ctx, patience, s.fleet, s.screen, s.changes, done)
 }
 
-// keeping waits until the fleet is as wanted, and fails as soon as one of the machines from before is lost.
-func (s *stage) keeping(ctx context.Context, before []v1beta1.Machine, done func(snapshot) bool) error {
+// awaitFleetKeeping waits until done returns true for the fleet. It fails as soon as one of the machines before is
+// lost.
+func (s *scenarioEnv) awaitFleetKeeping(ctx context.Context, before []v1beta1.Machine, done func(snapshot) bool) error {
 	var lost error
-	err := s.machines(ctx, func(now snapshot) bool {
-		lost = now.remaining(before)
+	err := s.awaitFleet(ctx, func(now snapshot) bool {
+		lost = now.checkKept(before)
 		return lost != nil || done(now)
 	})
 	return errors.Join(err, lost)
 }
 
-// until asks until nothing is missing any more. An error that is met on the way counts as what is missing.
-func (s *stage) until(ctx context.Context, missing func(context.Context) error) error {
+// until repeats missing until it returns no error.
+func (s *scenarioEnv) until(ctx context.Context, missing func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %s", patience))
 	defer cancel()
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -163,8 +164,8 @@ func (s *stage) until(ctx context.Context, missing func(context.Context) error) 
 	}
 }
 
-// meanwhile makes sure that something holds until a moment, again and again.
-func (s *stage) meanwhile(ctx context.Context, until time.Time, blocks func(snapshot) error) error {
+// holdsUntil checks repeatedly, until a time, that check returns no error.
+func (s *scenarioEnv) holdsUntil(ctx context.Context, until time.Time, check func(snapshot) error) error {
 	end := time.NewTimer(time.Until(until))
 	defer end.Stop()
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -175,8 +176,8 @@ func (s *stage) meanwhile(ctx context.Context, until time.Time, blocks func(snap
 			return err
 		}
 		s.screen.show(now)
-		if err := blocks(now); err != nil {
-			return fmt.Errorf("%w:\n%s", err, now.whole())
+		if err := check(now); err != nil {
+			return fmt.Errorf("%w:\n%s", err, now.fullTable())
 		}
 		if over {
 			return nil
@@ -191,25 +192,25 @@ func (s *stage) meanwhile(ctx context.Context, until time.Time, blocks func(snap
 	}
 }
 
-// clear deletes the fleet, and objects of the control cluster that the story added.
-func (s *stage) clear(ctx context.Context, added ...client.Object) error {
+// deleteFleet deletes the fleet, and objects that the scenario added to the control cluster.
+func (s *scenarioEnv) deleteFleet(ctx context.Context, added ...client.Object) error {
 	for _, o := range append(added,
 		&v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}) {
 		if err := s.fleet.Delete(ctx, o); err != nil {
 			return fmt.Errorf("delete %T %s: %w", o, o.GetName(), err)
 		}
 	}
-	return s.machines(ctx, func(s snapshot) bool { return s.deployment == nil && len(s.machines) == 0 })
+	return s.awaitFleet(ctx, func(s snapshot) bool { return s.deployment == nil && len(s.machines) == 0 })
 }
 
-// made makes sure that the cloud made so many instances since it began.
-func (s *stage) made(ctx context.Context, want int) error {
+// checkCreatedInstances checks how many instances the cloud has created since its start.
+func (s *scenarioEnv) checkCreatedInstances(ctx context.Context, want int) error {
 	statistics, err := s.cloud.Statistics(ctx)
 	if err != nil {
-		return fmt.Errorf("ask the cloud how many instances it made: %w", err)
+		return fmt.Errorf("get the number of created instances from the cloud: %w", err)
 	}
 	if statistics.InstancesCreated != want {
-		return fmt.Errorf("the cloud made %s, want %d", wording.Count(statistics.InstancesCreated, "instance"), want)
+		return fmt.Errorf("the cloud created %s, want %d", wording.Count(statistics.InstancesCreated, "instance"), want)
 	}
 	return nil
 }

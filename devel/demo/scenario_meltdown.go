@@ -18,38 +18,39 @@ import (
 )
 
 const (
-	check            = "workers"
+	healthCheckName  = "workers"
 	meltdownMachines = 5
 	meltdownSilent   = 4
 )
 
-// meltdownStory tells of most nodes going silent at once, as when a network fails.
-type meltdownStory struct {
-	*stage
-	// before are the machines at the start. The first of them go silent, and the very first does not return.
+// meltdownScenario is a network failure in which most nodes stop reporting at once.
+type meltdownScenario struct {
+	*scenarioEnv
+	// before are the machines at the start. The nodes of the first ones stop reporting, and the node of the very first one
+	// does not recover.
 	before []v1beta1.Machine
-	// recovered is when the check went on.
+	// recovered is when the health check allowed remediation again.
 	recovered time.Time
 }
 
-func (m *meltdownStory) acts() []act {
-	return []act{
-		{fmt.Sprintf("A fleet of %d machines becomes Ready nodes. MachineHealthCheck %s has a machine replaced whose node is silent for %s.", meltdownMachines, check, storyTimeout), m.fleetRuns},
-		{fmt.Sprintf("%d of the %d nodes go silent at once. That is more than --health-meltdown-threshold (%d%% by default): not the machines are broken, but something that they share.",
+func (m *meltdownScenario) steps() []scenarioStep {
+	return []scenarioStep{
+		{fmt.Sprintf("Create a fleet of %d machines and the MachineHealthCheck %s. It replaces a machine whose node has not reported for %s.", meltdownMachines, healthCheckName, scenarioTimeout), m.fleetRuns},
+		{fmt.Sprintf("Stop %d of the %d nodes from reporting at once. That is more than --health-meltdown-threshold (%d%% by default), so the cause is probably not the machines but something that they share.",
 			meltdownSilent, meltdownMachines, healthcheck.DefaultMeltdownThreshold), m.silence},
-		{fmt.Sprintf("They are silent for longer than %s, and no machine is replaced.", storyTimeout), m.nothingHappens},
-		{fmt.Sprintf("%d of them return. One does not.", meltdownSilent-1), m.recover},
-		{fmt.Sprintf("Its time starts anew: it is given another %s. Then it is replaced, and no other is.", storyTimeout),
+		{fmt.Sprintf("Wait for longer than %s. The nodes do not report, and no machine is replaced.", scenarioTimeout), m.nothingHappens},
+		{fmt.Sprintf("Let %d of the nodes report again. One does not.", meltdownSilent-1), m.recover},
+		{fmt.Sprintf("The timeout of this node starts again, so it has another %s. Then its machine is replaced, and no other machine is.", scenarioTimeout),
 			m.replaced},
-		{"The fleet is deleted.", m.end},
+		{"Delete the fleet.", m.end},
 	}
 }
 
-func (m *meltdownStory) fleetRuns(ctx context.Context) error {
+func (m *meltdownScenario) fleetRuns(ctx context.Context) error {
 	if err := m.fleet.Create(ctx, healthCheck()); err != nil {
-		return fmt.Errorf("create health check %s: %w", check, err)
+		return fmt.Errorf("create health check %s: %w", healthCheckName, err)
 	}
-	err := m.machines(ctx, func(s snapshot) bool {
+	err := m.awaitFleet(ctx, func(s snapshot) bool {
 		m.before = s.machines
 		return s.running(meltdownMachines, examples.SmallClass)
 	})
@@ -59,22 +60,22 @@ func (m *meltdownStory) fleetRuns(ctx context.Context) error {
 	if _, err := m.allowed(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {
 		return err
 	}
-	_, err = m.check(ctx, nil, "get", "mhc")
+	_, err = m.showKubectl(ctx, nil, "get", "mhc")
 	return err
 }
 
-// allowed waits until the check says whether and why machines are remediated, and returns since when it does.
-func (m *meltdownStory) allowed(ctx context.Context, status metav1.ConditionStatus, reason string) (since time.Time,
+// allowed waits until the health check reports whether and why it allows remediation, and returns since when it does.
+func (m *meltdownScenario) allowed(ctx context.Context, status metav1.ConditionStatus, reason string) (since time.Time,
 	err error) {
 	err = m.until(ctx, func(ctx context.Context) error {
 		c := &v1beta1.MachineHealthCheck{}
-		if err := m.fleet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: check}, c); err != nil {
+		if err := m.fleet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: healthCheckName}, c); err != nil {
 			return err
 		}
 		allowed := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionRemediationAllowed)
 		if allowed == nil || allowed.Status != status || allowed.Reason != reason ||
 			c.Status.ExpectedMachines != meltdownMachines {
-			return fmt.Errorf("health check %s says %+v", check, c.Status)
+			return fmt.Errorf("health check %s has the status %+v", healthCheckName, c.Status)
 		}
 		since = allowed.LastTransitionTime.Time
 		return nil
@@ -82,44 +83,46 @@ func (m *meltdownStory) allowed(ctx context.Context, status metav1.ConditionStat
 	return since, err
 }
 
-func (m *meltdownStory) befall(ctx context.Context, fault simcloud.InstanceFaultKind,
+// injectFault injects a fault into the instances of machines.
+func (m *meltdownScenario) injectFault(ctx context.Context, fault simcloud.InstanceFaultKind,
 	machines []v1beta1.Machine) error {
 	dump, err := m.cloud.Dump(ctx)
 	if err != nil {
-		return fmt.Errorf("ask the cloud for its instances: %w", err)
+		return fmt.Errorf("list the instances of the cloud: %w", err)
 	}
 	for i := range machines {
 		at := slices.IndexFunc(dump.Records, func(r simcloud.Record) bool {
 			return r.ProviderID == machines[i].Spec.ProviderID
 		})
 		if at < 0 {
-			return fmt.Errorf("the cloud knows no instance %s", machines[i].Spec.ProviderID)
+			return fmt.Errorf("the cloud has no instance %s", machines[i].Spec.ProviderID)
 		}
 		if _, err := m.cloud.AddInstanceFault(ctx, dump.Records[at].ID, simcloud.InstanceFault{Kind: fault}); err != nil {
-			return fmt.Errorf("%s of the instance of machine %s: %w", fault, machines[i].Name, err)
+			return fmt.Errorf("inject the fault %s into the instance of machine %s: %w", fault, machines[i].Name, err)
 		}
 	}
 	return nil
 }
 
-func (m *meltdownStory) silence(ctx context.Context) error {
-	if err := m.befall(ctx, simcloud.FaultSilent, m.before[:meltdownSilent]); err != nil {
+func (m *meltdownScenario) silence(ctx context.Context) error {
+	if err := m.injectFault(ctx, simcloud.FaultSilent, m.before[:meltdownSilent]); err != nil {
 		return err
 	}
 	if _, err := m.allowed(ctx, metav1.ConditionFalse, v1beta1.ReasonMeltdown); err != nil {
 		return err
 	}
-	if err := m.condition(ctx, "mhc/"+check, v1beta1.ConditionRemediationAllowed, v1beta1.ReasonMeltdown); err != nil {
+	if err := m.condition(ctx, "mhc/"+healthCheckName, v1beta1.ConditionRemediationAllowed,
+		v1beta1.ReasonMeltdown); err != nil {
 		return err
 	}
-	if err := m.event(ctx, v1beta1.ReasonMeltdown, "machinehealthcheck/"+check); err != nil {
+	if err := m.event(ctx, v1beta1.ReasonMeltdown, "machinehealthcheck/"+healthCheckName); err != nil {
 		return err
 	}
-	m.screen.Printf("   It holds in two places: over all machines, and in the zone that all of them are in.")
+	m.screen.Printf("   The meltdown counts twice: for all machines, and for the zone that contains all of them.")
 	return m.gauge(ctx, "machinist_frozen", `reason="`+v1beta1.ReasonMeltdown+`"`, "2")
 }
 
-func (m *meltdownStory) nothingHappens(ctx context.Context) error {
+func (m *meltdownScenario) nothingHappens(ctx context.Context) error {
 	var since time.Time
 	err := m.until(ctx, func(ctx context.Context) (err error) {
 		since, err = m.silentSince(ctx, m.before[:meltdownSilent])
@@ -128,24 +131,24 @@ func (m *meltdownStory) nothingHappens(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = m.meanwhile(ctx, since.Add(storyTimeout+margin), func(s snapshot) error {
+	err = m.holdsUntil(ctx, since.Add(scenarioTimeout+margin), func(s snapshot) error {
 		if len(s.machines) != meltdownMachines {
 			return fmt.Errorf("there are %d machines, want the %d from before", len(s.machines), meltdownMachines)
 		}
-		return s.remaining(m.before)
+		return s.checkKept(m.before)
 	})
 	if err != nil {
 		return err
 	}
-	if _, err := m.check(ctx, nil, "get", "mhc,ma"); err != nil {
+	if _, err := m.showKubectl(ctx, nil, "get", "mhc,ma"); err != nil {
 		return err
 	}
-	return m.made(ctx, meltdownMachines)
+	return m.checkCreatedInstances(ctx, meltdownMachines)
 }
 
-// silentSince returns when Kubernetes noticed of the last of some nodes that it is silent. As long as it has not of all
-// of them, that is an error.
-func (m *meltdownStory) silentSince(ctx context.Context, machines []v1beta1.Machine) (last time.Time, err error) {
+// silentSince returns when Kubernetes detected that the last of some nodes does not report. It returns an error while
+// it has not detected that for all of them.
+func (m *meltdownScenario) silentSince(ctx context.Context, machines []v1beta1.Machine) (last time.Time, err error) {
 	for i := range machines {
 		node := &corev1.Node{}
 		if err := m.target.Get(ctx, client.ObjectKey{Name: machines[i].Status.NodeRef.Name}, node); err != nil {
@@ -155,7 +158,7 @@ func (m *meltdownStory) silentSince(ctx context.Context, machines []v1beta1.Mach
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
 		})
 		if at < 0 {
-			return last, fmt.Errorf("node %s is not known to be silent", node.Name)
+			return last, fmt.Errorf("the Ready condition of node %s is not Unknown yet", node.Name)
 		}
 		if t := node.Status.Conditions[at].LastTransitionTime.Time; t.After(last) {
 			last = t
@@ -164,23 +167,23 @@ func (m *meltdownStory) silentSince(ctx context.Context, machines []v1beta1.Mach
 	return last, nil
 }
 
-func (m *meltdownStory) recover(ctx context.Context) (err error) {
-	if err := m.befall(ctx, simcloud.FaultRecovers, m.before[1:meltdownSilent]); err != nil {
+func (m *meltdownScenario) recover(ctx context.Context) (err error) {
+	if err := m.injectFault(ctx, simcloud.FaultRecovers, m.before[1:meltdownSilent]); err != nil {
 		return err
 	}
 	if m.recovered, err = m.allowed(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {
 		return err
 	}
-	if err := m.condition(ctx, "mhc/"+check, v1beta1.ConditionRemediationAllowed,
+	if err := m.condition(ctx, "mhc/"+healthCheckName, v1beta1.ConditionRemediationAllowed,
 		v1beta1.ReasonRemediationAllowed); err != nil {
 		return err
 	}
 	return m.gauge(ctx, "machinist_frozen", `reason="`+v1beta1.ReasonMeltdown+`"`, "0")
 }
 
-func (m *meltdownStory) replaced(ctx context.Context) error {
+func (m *meltdownScenario) replaced(ctx context.Context) error {
 	victim, others := &m.before[0], m.before[1:]
-	err := m.keeping(ctx, others, func(s snapshot) bool {
+	err := m.awaitFleetKeeping(ctx, others, func(s snapshot) bool {
 		return s.running(meltdownMachines, examples.SmallClass) &&
 			!slices.ContainsFunc(s.machines, func(o v1beta1.Machine) bool { return o.UID == victim.UID })
 	})
@@ -199,35 +202,35 @@ func (m *meltdownStory) replaced(ctx context.Context) error {
 				return nil
 			}
 		}
-		return fmt.Errorf("no event tells why machine %s was replaced", victim.Name)
+		return fmt.Errorf("there is no event about the replacement of machine %s", victim.Name)
 	})
 	if err != nil {
 		return err
 	}
-	// Events tell whole seconds.
-	if given := marked.Sub(m.recovered); given < storyTimeout-time.Second {
-		return fmt.Errorf("machine %s was given %s after the others had returned, want %s at least", victim.Name, given,
-			storyTimeout)
+	// Events have times in whole seconds.
+	if given := marked.Sub(m.recovered); given < scenarioTimeout-time.Second {
+		return fmt.Errorf("machine %s was marked %s after the other nodes had recovered, want at least %s", victim.Name, given,
+			scenarioTimeout)
 	}
 	if err := m.event(ctx, v1beta1.ConditionRemediationRequested, "machine/"+victim.Name); err != nil {
 		return err
 	}
-	return m.made(ctx, meltdownMachines+1)
+	return m.checkCreatedInstances(ctx, meltdownMachines+1)
 }
 
-func (m *meltdownStory) end(ctx context.Context) error {
-	if err := m.clear(ctx, healthCheck()); err != nil {
+func (m *meltdownScenario) end(ctx context.Context) error {
+	if err := m.deleteFleet(ctx, healthCheck()); err != nil {
 		return err
 	}
-	return m.made(ctx, meltdownMachines+1)
+	return m.checkCreatedInstances(ctx, meltdownMachines+1)
 }
 
-// healthCheck has machines of the fleet replaced whose nodes are silent for longer than the story gives them.
+// healthCheck returns a health check that replaces machines whose nodes do not report for longer than scenarioTimeout.
 func healthCheck() *v1beta1.MachineHealthCheck {
-	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: check}}
+	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: healthCheckName}}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse} {
 		c.Spec.UnhealthyNodeConditions = append(c.Spec.UnhealthyNodeConditions, v1beta1.UnhealthyNodeCondition{
-			Type: corev1.NodeReady, Status: status, Timeout: metav1.Duration{Duration: storyTimeout},
+			Type: corev1.NodeReady, Status: status, Timeout: metav1.Duration{Duration: scenarioTimeout},
 		})
 	}
 	return c

@@ -13,42 +13,42 @@ import (
 )
 
 const (
-	// storyTimeout is how long a node may be silent in a story until its machine is replaced.
-	storyTimeout = 10 * time.Second
-	// margin is how much longer than that a story looks on where nothing must happen.
+	// scenarioTimeout is how long a node in a scenario may not report until its machine is replaced.
+	scenarioTimeout = 10 * time.Second
+	// margin is how much longer than a timeout a scenario checks that nothing happens.
 	margin = 3 * time.Second
 
 	outageMachines = 3
 	outageWanted   = 5
 )
 
-// outageStory tells of a target cluster that cannot be reached for longer than any node may be silent.
-type outageStory struct {
-	*stage
+// outageScenario is an outage of the target cluster that lasts longer than a node may not report.
+type outageScenario struct {
+	*scenarioEnv
 	since  time.Time
 	before []v1beta1.Machine
 }
 
-func (o *outageStory) acts() []act {
-	return []act{
-		{fmt.Sprintf("A fleet of %d machines becomes Ready nodes.", outageMachines), o.fleetRuns},
-		{"The API server of the target cluster is killed. The machines run on, and nobody can tell how they are. The manager says that it is frozen.", o.stop},
-		{fmt.Sprintf("Somebody scales the fleet to %d. The new machines wait, and the deployment says for what.",
+func (o *outageScenario) steps() []scenarioStep {
+	return []scenarioStep{
+		{fmt.Sprintf("Create a fleet of %d machines and wait until they are Ready nodes.", outageMachines), o.fleetRuns},
+		{"Kill the API server of the target cluster. The machines continue to run, but their state is unknown. The manager reports that it is frozen.", o.stop},
+		{fmt.Sprintf("Scale the fleet to %d. No machine is created, and the deployment reports why.",
 			outageWanted), o.scale},
-		{fmt.Sprintf("No node has reported for longer than --health-timeout=%s. Still no machine is replaced, deleted or made.", storyTimeout), o.nothingHappens},
-		{"The API server comes back. The freeze ends by itself, and the waiting machines are made.", o.start},
-		{"The fleet is deleted.", func(ctx context.Context) error { return o.clear(ctx) }},
+		{fmt.Sprintf("Wait for longer than --health-timeout=%s. No node reports, but no machine is replaced, deleted or created.", scenarioTimeout), o.nothingHappens},
+		{"Start the API server again. The freeze ends automatically, and the missing machines are created.", o.start},
+		{"Delete the fleet.", func(ctx context.Context) error { return o.deleteFleet(ctx) }},
 	}
 }
 
-func (o *outageStory) fleetRuns(ctx context.Context) error {
-	return o.machines(ctx, func(s snapshot) bool {
+func (o *outageScenario) fleetRuns(ctx context.Context) error {
+	return o.awaitFleet(ctx, func(s snapshot) bool {
 		o.before = s.machines
 		return s.running(outageMachines, examples.SmallClass)
 	})
 }
 
-func (o *outageStory) stop(ctx context.Context) error {
+func (o *outageScenario) stop(ctx context.Context) error {
 	if err := o.stack.Target.StopAPIServer(); err != nil {
 		return fmt.Errorf("stop the API server of the target cluster: %w", err)
 	}
@@ -56,8 +56,8 @@ func (o *outageStory) stop(ctx context.Context) error {
 	return o.gauge(ctx, "machinist_frozen", `reason="`+v1beta1.ReasonControlPlaneUnreachable+`"`, "1")
 }
 
-func (o *outageStory) scale(ctx context.Context) error {
-	if err := o.change(ctx, "scale", "md/"+deployment, fmt.Sprintf("--replicas=%d", outageWanted)); err != nil {
+func (o *outageScenario) scale(ctx context.Context) error {
+	if err := o.changeWithKubectl(ctx, "scale", "md/"+deployment, fmt.Sprintf("--replicas=%d", outageWanted)); err != nil {
 		return err
 	}
 	if err := o.frozen(ctx, metav1.ConditionTrue, v1beta1.ReasonControlPlaneUnreachable); err != nil {
@@ -70,9 +70,9 @@ func (o *outageStory) scale(ctx context.Context) error {
 	return o.event(ctx, v1beta1.ReasonControlPlaneUnreachable, "machinedeployment/"+deployment)
 }
 
-// frozen waits until the deployment says whether it is frozen, and why.
-func (o *outageStory) frozen(ctx context.Context, status metav1.ConditionStatus, reason string) error {
-	return o.machines(ctx, func(s snapshot) bool {
+// frozen waits until the deployment reports whether it is frozen, and why.
+func (o *outageScenario) frozen(ctx context.Context, status metav1.ConditionStatus, reason string) error {
+	return o.awaitFleet(ctx, func(s snapshot) bool {
 		if s.deployment == nil {
 			return false
 		}
@@ -81,25 +81,25 @@ func (o *outageStory) frozen(ctx context.Context, status metav1.ConditionStatus,
 	})
 }
 
-func (o *outageStory) nothingHappens(ctx context.Context) error {
-	err := o.meanwhile(ctx, o.since.Add(storyTimeout+margin), func(s snapshot) error {
+func (o *outageScenario) nothingHappens(ctx context.Context) error {
+	err := o.holdsUntil(ctx, o.since.Add(scenarioTimeout+margin), func(s snapshot) error {
 		if len(s.machines) != outageMachines {
 			return fmt.Errorf("there are %d machines, want the %d from before", len(s.machines), outageMachines)
 		}
-		return s.remaining(o.before)
+		return s.checkKept(o.before)
 	})
 	if err != nil {
 		return err
 	}
-	if err := o.made(ctx, outageMachines); err != nil {
+	if err := o.checkCreatedInstances(ctx, outageMachines); err != nil {
 		return err
 	}
-	o.screen.Printf("   The target cluster is unreachable for %s.", time.Since(o.since).Round(time.Second))
-	_, err = o.check(ctx, nil, "get", "md,ma")
+	o.screen.Printf("   The target cluster has been unreachable for %s.", time.Since(o.since).Round(time.Second))
+	_, err = o.showKubectl(ctx, nil, "get", "md,ma")
 	return err
 }
 
-func (o *outageStory) start(ctx context.Context) error {
+func (o *outageScenario) start(ctx context.Context) error {
 	if err := o.stack.Target.StartAPIServer(ctx); err != nil {
 		return fmt.Errorf("start the API server of the target cluster: %w", err)
 	}
@@ -114,13 +114,13 @@ func (o *outageStory) start(ctx context.Context) error {
 	if err := o.gauge(ctx, "machinist_frozen", `reason="`+v1beta1.ReasonControlPlaneUnreachable+`"`, "0"); err != nil {
 		return err
 	}
-	o.screen.Printf("   Who failed to watch the target cluster tries again after a pause that has grown: new nodes may be seen half a minute late.")
-	err := o.keeping(ctx, o.before, func(s snapshot) bool {
+	o.screen.Printf("   Components that failed to watch the target cluster retry with a growing delay, so new nodes may be detected up to half a minute late.")
+	err := o.awaitFleetKeeping(ctx, o.before, func(s snapshot) bool {
 		return s.running(outageWanted, examples.SmallClass)
 	})
 	if err != nil {
 		return err
 	}
-	o.screen.Printf("   The %d machines from before are still there.", outageMachines)
-	return o.made(ctx, outageWanted)
+	o.screen.Printf("   The %d machines from before the outage still exist.", outageMachines)
+	return o.checkCreatedInstances(ctx, outageWanted)
 }

@@ -18,41 +18,41 @@ import (
 
 const (
 	brokenClass = "broken"
-	// brokenCreation is how long the machines of that class may take to become nodes.
+	// brokenCreation is how long the machines of the broken class may take to become nodes.
 	brokenCreation = 8 * time.Second
 
 	rolloutMachines = 3
-	rolloutSurge    = 3 // of the example
+	rolloutSurge    = 3 // as in the example
 )
 
-// rolloutStory tells of a rollout to a class whose machines never become nodes, and of how it is taken back.
-type rolloutStory struct {
-	*stage
+// rolloutScenario is a rollout to a class whose machines never become nodes, and its undo.
+type rolloutScenario struct {
+	*scenarioEnv
 	before []v1beta1.Machine
-	failed v1beta1.Machine // one of the new class
+	failed v1beta1.Machine // a failed machine of the new class
 }
 
-func (r *rolloutStory) acts() []act {
-	return []act{
-		{fmt.Sprintf("A fleet of %d machines of class %s becomes Ready nodes.", rolloutMachines, examples.SmallClass),
+func (r *rolloutScenario) steps() []scenarioStep {
+	return []scenarioStep{
+		{fmt.Sprintf("Create a fleet of %d machines of class %s and wait until they are Ready nodes.", rolloutMachines, examples.SmallClass),
 			r.fleetRuns},
-		{fmt.Sprintf("Somebody makes class %s. Its user data lacks how to join the cluster: its instances run, and no node comes of them.", brokenClass), r.makeClass},
-		{fmt.Sprintf("The fleet is rolled to it. Three machines in a row do not become nodes within timeouts.creation (here %s, by default %s), and the rollout stops by itself.", brokenCreation, usually(v1beta1.DefaultCreationTimeout)), r.roll},
-		{"What stopped it, and why, is reported by the deployment, by a metric and by the machines.", r.read},
-		{"Nobody helps, and still nothing is lost: every machine of the old class is available.", r.nothingLost},
-		{fmt.Sprintf("Somebody names the former class again (\"machinist rollout undo md/%s\" does so too). The broken machines go, and the fleet is whole, with the very machines that it had before.", deployment), r.undo},
-		{"The fleet is deleted.", func(ctx context.Context) error { return r.clear(ctx) }},
+		{fmt.Sprintf("Create the class %s. Its user data does not join the cluster, so its instances run but do not become nodes.", brokenClass), r.makeClass},
+		{fmt.Sprintf("Roll out this class. Three machines in a row do not become nodes within timeouts.creation (here %s, by default %s), and the rollout stops automatically.", brokenCreation, humanDuration(v1beta1.DefaultCreationTimeout)), r.roll},
+		{"Read why the rollout stopped: from the deployment, a metric and the machines.", r.read},
+		{"Wait. All machines of the old class remain available.", r.nothingLost},
+		{fmt.Sprintf("Set the old class again, as \"machinist rollout undo md/%s\" does. The broken machines are deleted, and the fleet consists of the same machines as before.", deployment), r.undo},
+		{"Delete the fleet.", func(ctx context.Context) error { return r.deleteFleet(ctx) }},
 	}
 }
 
-func (r *rolloutStory) fleetRuns(ctx context.Context) error {
-	return r.machines(ctx, func(s snapshot) bool {
+func (r *rolloutScenario) fleetRuns(ctx context.Context) error {
+	return r.awaitFleet(ctx, func(s snapshot) bool {
 		r.before = s.machines
 		return s.running(rolloutMachines, examples.SmallClass)
 	})
 }
 
-func (r *rolloutStory) makeClass(ctx context.Context) error {
+func (r *rolloutScenario) makeClass(ctx context.Context) error {
 	small := &v1beta1.MachineClass{}
 	if err := r.fleet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.SmallClass}, small); err != nil {
 		return fmt.Errorf("read class %s: %w", examples.SmallClass, err)
@@ -69,18 +69,18 @@ func (r *rolloutStory) makeClass(ctx context.Context) error {
 			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 		}
 	}
-	_, err := r.check(ctx, nil, "get", "mclass")
+	_, err := r.showKubectl(ctx, nil, "get", "mclass")
 	return err
 }
 
-func (r *rolloutStory) roll(ctx context.Context) error {
-	err := r.change(ctx, "patch", "md/"+deployment, "--type=merge", "-p",
+func (r *rolloutScenario) roll(ctx context.Context) error {
+	err := r.changeWithKubectl(ctx, "patch", "md/"+deployment, "--type=merge", "-p",
 		fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q},"timeouts":{"creation":%q}}}}}`, brokenClass,
 			brokenCreation))
 	if err != nil {
 		return err
 	}
-	return r.keeping(ctx, r.before, func(s snapshot) bool {
+	return r.awaitFleetKeeping(ctx, r.before, func(s snapshot) bool {
 		at := slices.IndexFunc(s.machines, func(m v1beta1.Machine) bool {
 			return m.Status.FailureReason == v1beta1.FailureJoinClusterTimeout
 		})
@@ -91,7 +91,7 @@ func (r *rolloutStory) roll(ctx context.Context) error {
 	})
 }
 
-// stopped reports whether the rollout stopped by itself.
+// stopped reports whether the rollout stopped because its revision is failing.
 func (s snapshot) stopped() bool {
 	if s.deployment == nil {
 		return false
@@ -100,8 +100,8 @@ func (s snapshot) stopped() bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonRevisionFailing
 }
 
-func (r *rolloutStory) read(ctx context.Context) error {
-	if _, err := r.check(ctx, nil, "get", "md,ma", "-o", "wide"); err != nil {
+func (r *rolloutScenario) read(ctx context.Context) error {
+	if _, err := r.showKubectl(ctx, nil, "get", "md,ma", "-o", "wide"); err != nil {
 		return err
 	}
 	if err := r.condition(ctx, "md/"+deployment, v1beta1.ConditionProgressing, v1beta1.ReasonRevisionFailing); err != nil {
@@ -117,29 +117,29 @@ func (r *rolloutStory) read(ctx context.Context) error {
 	return r.event(ctx, string(v1beta1.FailureJoinClusterTimeout), "machine/"+r.failed.Name)
 }
 
-func (r *rolloutStory) nothingLost(ctx context.Context) error {
-	err := r.meanwhile(ctx, time.Now().Add(brokenCreation), func(s snapshot) error {
+func (r *rolloutScenario) nothingLost(ctx context.Context) error {
+	err := r.holdsUntil(ctx, time.Now().Add(brokenCreation), func(s snapshot) error {
 		if s.deployment == nil {
-			return fmt.Errorf("machine deployment %s is gone", deployment)
+			return fmt.Errorf("machine deployment %s no longer exists", deployment)
 		}
 		switch available := s.deployment.Status.AvailableReplicas; {
 		case available != rolloutMachines:
-			return fmt.Errorf("%d machines are available, want the %d from before", available, rolloutMachines)
+			return fmt.Errorf("%d machines are available, want the %d from before the rollout", available, rolloutMachines)
 		case !s.stopped():
-			return errors.New("the rollout went on")
+			return errors.New("the rollout continued")
 		case s.live() > rolloutMachines+rolloutSurge:
 			return fmt.Errorf("there are %d live machines, want at most %d", s.live(), rolloutMachines+rolloutSurge)
 		}
-		return s.remaining(r.before)
+		return s.checkKept(r.before)
 	})
 	if err != nil {
 		return err
 	}
-	_, err = r.check(ctx, nil, "get", "md")
+	_, err = r.showKubectl(ctx, nil, "get", "md")
 	return err
 }
 
-// live counts the machines that are not being deleted.
+// live returns the number of machines that are not being deleted.
 func (s snapshot) live() (n int) {
 	for i := range s.machines {
 		if s.machines[i].DeletionTimestamp.IsZero() {
@@ -149,14 +149,16 @@ func (s snapshot) live() (n int) {
 	return n
 }
 
-func (r *rolloutStory) undo(ctx context.Context) error {
-	err := r.change(ctx, "patch", "md/"+deployment, "--type=merge", "-p",
+func (r *rolloutScenario) undo(ctx context.Context) error {
+	err := r.changeWithKubectl(ctx, "patch", "md/"+deployment, "--type=merge", "-p",
 		fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q},"timeouts":{"creation":null}}}}}`,
 			examples.SmallClass))
 	if err != nil {
 		return err
 	}
-	err = r.keeping(ctx, r.before, func(s snapshot) bool { return s.running(rolloutMachines, examples.SmallClass) })
+	err = r.awaitFleetKeeping(ctx, r.before, func(s snapshot) bool {
+		return s.running(rolloutMachines, examples.SmallClass)
+	})
 	if err != nil {
 		return err
 	}
@@ -164,6 +166,6 @@ func (r *rolloutStory) undo(ctx context.Context) error {
 		v1beta1.ReasonNewMachineSetAvailable); err != nil {
 		return err
 	}
-	_, err = r.check(ctx, nil, "get", "md,ma")
+	_, err = r.showKubectl(ctx, nil, "get", "md,ma")
 	return err
 }

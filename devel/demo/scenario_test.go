@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// What a story says of its times is what the processes are started with.
-func TestAStoryRunsWithTheTimesThatItTells(t *testing.T) {
+// The settings that a scenario prints must be those with which the processes are started.
+func TestAScenarioPrintsItsSettings(t *testing.T) {
 	for _, sc := range scenarios() {
 		o := stack.Options{}
 		sc.arrange(&o)
@@ -31,29 +31,30 @@ func TestAStoryRunsWithTheTimesThatItTells(t *testing.T) {
 			}
 		}
 		reported := &strings.Builder{}
-		explain(newScreen(reported, false), sc.quicker)
-		for _, q := range sc.quicker {
+		explain(newScreen(reported, false), sc.settings)
+		for _, q := range sc.settings {
 			flag := "--" + q.name + "=" + q.value
 			where := map[string][][]string{
-				ofManager: {o.ManagerArgs}, ofProcesses: {o.ManagerArgs, o.ProviderArgs},
-				ofControllers: {o.ExtraControllerManagerArgs},
-			}[q.of]
+				componentManager: {o.ManagerArgs}, componentProcesses: {o.ManagerArgs, o.ProviderArgs},
+				componentControllerManager: {o.ExtraControllerManagerArgs},
+			}[q.component]
 			for _, args := range where {
 				if !slices.Contains(args, flag) {
-					t.Errorf("%s: %s is started without %s: %q", sc.name, q.of, flag, args)
+					t.Errorf("%s: %s is started without %s: %q", sc.name, q.component, flag, args)
 				}
 			}
-			if line := "\n      " + q.name + ": " + q.value + "\n"; q.of == ofKubelets && !strings.Contains(kubelets, line) {
+			line := "\n      " + q.name + ": " + q.value + "\n"
+			if q.component == componentKubelets && !strings.Contains(kubelets, line) {
 				t.Errorf("%s: the kubelets lack %q:\n%s", sc.name, line, kubelets)
 			}
-			if !strings.Contains(reported.String(), q.name+"="+q.value+" (by default "+q.usual+")") {
+			if !strings.Contains(reported.String(), q.name+"="+q.value+" (by default "+q.defaultValue+")") {
 				t.Errorf("%s: %s is not reported:\n%s", sc.name, q.name, reported)
 			}
 		}
 	}
 }
 
-func TestAStoryOfAnOutageHasATargetClusterOfItsOwn(t *testing.T) {
+func TestOnlyTheOutageScenarioHasASeparateTarget(t *testing.T) {
 	for name, want := range map[string]bool{"outage": true, "drain": false} {
 		sc, err := findScenario(name)
 		if err != nil {
@@ -67,7 +68,7 @@ func TestAStoryOfAnOutageHasATargetClusterOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestMachinesAreKeptOnlyAsTheyWere(t *testing.T) {
+func TestCheckKept(t *testing.T) {
 	machine := func(change func(*v1beta1.Machine)) v1beta1.Machine {
 		m := v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: types.UID("1")}}
 		m.Status.Phase = v1beta1.MachineRunning
@@ -81,30 +82,30 @@ func TestMachinesAreKeptOnlyAsTheyWere(t *testing.T) {
 		change func(*v1beta1.Machine)
 		want   string
 	}{
-		"as it was": {func(*v1beta1.Machine) {}, ""},
-		"silent":    {func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineUnhealthy }, ""},
-		"held":      {func(m *v1beta1.Machine) { m.Status.Conditions = []metav1.Condition{blocked} }, ""},
-		"another":   {func(m *v1beta1.Machine) { m.UID = "2" }, "machine m is gone"},
+		"unchanged":               {func(*v1beta1.Machine) {}, ""},
+		"unhealthy":               {func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineUnhealthy }, ""},
+		"remediation not allowed": {func(m *v1beta1.Machine) { m.Status.Conditions = []metav1.Condition{blocked} }, ""},
+		"another machine":         {func(m *v1beta1.Machine) { m.UID = "2" }, "machine m no longer exists"},
 		"being deleted": {func(m *v1beta1.Machine) { now := metav1.Now(); m.DeletionTimestamp = &now },
 			"machine m is being deleted"},
 		"failed": {func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineFailed }, "machine m is Failed"},
 		"to be replaced": {func(m *v1beta1.Machine) { m.Status.Conditions = []metav1.Condition{marked} },
-			"machine m must be replaced"},
+			"machine m is marked for replacement"},
 	} {
 		got := ""
-		if err := (snapshot{machines: []v1beta1.Machine{machine(c.change)}}).remaining(before); err != nil {
+		if err := (snapshot{machines: []v1beta1.Machine{machine(c.change)}}).checkKept(before); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if err := (snapshot{}).remaining(before); err == nil {
-		t.Error("a machine that is gone counts as kept")
+	if err := (snapshot{}).checkKept(before); err == nil {
+		t.Error("checkKept() = nil for a machine that does not exist")
 	}
 }
 
-func TestOneConditionIsCutOutOfADescription(t *testing.T) {
+func TestConditionPart(t *testing.T) {
 	const description = `Name:  workers
 Status:
   Conditions:
@@ -131,9 +132,9 @@ Events:  <none>
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if got := conditionPart("Paused")(description); got != "" {
-		t.Errorf("a condition that is not there is shown:\n%s", got)
+		t.Errorf("conditionPart() of a missing condition is\n%s", got)
 	}
 	if got := conditionsPart(description); strings.Count(got, "Type:") != 2 {
-		t.Errorf("not all conditions are shown:\n%s", got)
+		t.Errorf("conditionsPart() lacks a condition:\n%s", got)
 	}
 }

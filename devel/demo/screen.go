@@ -11,14 +11,14 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// screen shows lines that stay and, below them on a terminal, a picture that is drawn over.
+// screen prints lines that stay, and on a terminal also a picture below them that is overwritten.
 type screen struct{ *printer.Live }
 
 func newScreen(out io.Writer, terminal bool) *screen {
 	return &screen{&printer.Live{Out: out, Terminal: terminal}}
 }
 
-// size returns the size of the terminal, a usual one where it does not tell.
+// size returns the size of the terminal, or 80 x 24 if it is not known.
 func (s *screen) size() size {
 	if f, ok := s.Out.(*os.File); ok {
 		if columns, rows, err := term.GetSize(int(f.Fd())); err == nil && columns > 20 && rows > 5 {
@@ -28,13 +28,13 @@ func (s *screen) size() size {
 	return size{80, 24}
 }
 
-// Write implements io.Writer for lines of others.
+// Write implements io.Writer, for the lines of other packages.
 func (s *screen) Write(p []byte) (int, error) {
 	s.Printf("%s", strings.TrimSuffix(string(p), "\n"))
 	return len(p), nil
 }
 
-// show draws the fleet: its machines on a terminal, elsewhere how many there are.
+// show draws the machines of the fleet on a terminal. Otherwise it prints the number of machines.
 func (s *screen) show(now snapshot) {
-	s.Draw(now.table(s.size(), time.Now()), "   "+now.line())
+	s.Draw(now.table(s.size(), time.Now()), "   "+now.summary())
 }

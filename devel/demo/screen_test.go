@@ -15,9 +15,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-var update = flag.Bool("update", false, "write the screens in testdata anew")
+var update = flag.Bool("update", false, "write the screens in testdata again")
 
-// The screen is never wider or higher than the terminal, or the next picture would be drawn over the wrong lines.
+// The picture must not be wider or higher than the terminal, or the next picture would overwrite the wrong lines.
 func TestScreens(t *testing.T) {
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, terminal := range []size{{80, 24}, {200, 50}} {
@@ -26,11 +26,11 @@ func TestScreens(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				got := strings.Join(aFleetOf(machines, now).table(terminal, now), "\n") + "\n"
 				if n := strings.Count(got, "\n"); n >= terminal.rows {
-					t.Errorf("%d lines on %d rows", n, terminal.rows)
+					t.Errorf("the picture has %d lines, the terminal %d rows", n, terminal.rows)
 				}
 				for line := range strings.Lines(got) {
 					if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > terminal.columns {
-						t.Errorf("a line of %d characters on %d columns: %s", len(line)-1, terminal.columns, line)
+						t.Errorf("a line has %d characters, the terminal %d columns: %s", len(line)-1, terminal.columns, line)
 					}
 				}
 				golden := filepath.Join("testdata", name)
@@ -51,7 +51,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// aFleetOf has machines of which every tenth is not Running, and one is on its way out.
+// aFleetOf returns a fleet in which every tenth machine is not Running, and one is being deleted.
 func aFleetOf(n int, now time.Time) snapshot {
 	replicas := int32(n)
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "workers"}}

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// step is one change to the fleet and what must come of it.
+// step is a change of the fleet and its expected result.
 type step struct {
 	title  string
 	change func(context.Context, fleet) error
@@ -30,7 +30,7 @@ func steps(tour stack.Tour) []step {
 	}
 	return []step{
 		{
-			title:  "The fleet is declared: " + wording.Count(first, "machine"),
+			title:  "Create the fleet: " + wording.Count(first, "machine"),
 			change: func(context.Context, fleet) error { return nil },
 			done:   func(s snapshot) bool { return s.running(first, examples.SmallClass) },
 		},
@@ -38,7 +38,7 @@ func steps(tour stack.Tour) []step {
 			return s.running(most, examples.SmallClass)
 		}},
 		{
-			title: "Roll to another class",
+			title: "Roll out another class",
 			change: func(ctx context.Context, f fleet) error {
 				return f.change(ctx, func(md *v1beta1.MachineDeployment) {
 					md.Spec.Template.Spec.ClassRef.Name = examples.LargeClass
@@ -60,7 +60,7 @@ func steps(tour stack.Tour) []step {
 	}
 }
 
-// tour takes the fleet through its life and makes sure that nothing is left of it.
+// tour runs all steps, and checks that nothing is left of the fleet.
 func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes <-chan struct{}) error {
 	plan := s.Tour()
 	for i, step := range steps(plan) {
@@ -77,6 +77,7 @@ func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes 
 	return nothingLeft(ctx, s, screen)
 }
 
+// await waits until done returns true for the fleet.
 func await(ctx context.Context, patience time.Duration, f fleet, screen *screen, changes <-chan struct{},
 	done func(snapshot) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %s", patience))
@@ -94,14 +95,14 @@ func await(ctx context.Context, patience time.Duration, f fleet, screen *screen,
 		select {
 		case <-changes:
 		case <-ctx.Done():
-			return fmt.Errorf("%w; last seen:\n%s", context.Cause(ctx), last.whole())
+			return fmt.Errorf("%w; last seen:\n%s", context.Cause(ctx), last.fullTable())
 		}
 	}
 }
 
-// nothingLeft asks the cloud and the target cluster, not Machinist, what is left.
+// nothingLeft checks in the cloud and the target cluster, not in Machinist, that no instance and no node is left.
 func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
-	live, made, err := s.CloudLeft(ctx)
+	live, created, err := s.CloudLeft(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,9 +115,9 @@ func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
 		return fmt.Errorf("list the nodes that are left: %w", err)
 	}
 	if live > 0 || len(nodes.Items) > 0 {
-		return fmt.Errorf("left at the cloud: %s; in the target cluster: %s", wording.Count(live, "instance"),
+		return fmt.Errorf("resources are left: %s in the cloud, %s in the target cluster", wording.Count(live, "instance"),
 			wording.Count(len(nodes.Items), "node"))
 	}
-	screen.Printf("The cloud made %s in all; no instance is left, and no node.", wording.Count(made, "instance"))
+	screen.Printf("The cloud created %s in total. No instance and no node is left.", wording.Count(created, "instance"))
 	return nil
 }

@@ -17,55 +17,59 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// Backend is a cloud for a Stack and the provider of its machines. A provider that is a module of its own brings one,
-// for its demo and its tests.
+// Backend is a cloud for a Stack, together with its provider. A provider in another module implements it for its demo
+// and its tests.
 type Backend interface {
-	// Driver is the provider's name, and Program that of its process's program.
+	// Driver is the name of the provider. Program is the name of the provider's program.
 	Driver() string
 	Program() string
-	// Cloud is the name of the cloud's program, empty where Start runs the cloud without one.
+	// Cloud is the name of the cloud's program. It is empty if Start starts the cloud in another way.
 	Cloud() string
-	// Start starts the cloud, one that is a program by Stack.StartCloud, and returns its address when it serves.
+	// Start starts the cloud and returns its URL when the cloud serves requests. If the cloud is a program, Start uses
+	// Stack.StartCloud.
 	Start(ctx context.Context, s *Stack) (url string, err error)
-	// Stop ends what Start started beside the cloud's program. It is called also where Start failed, or was not called.
+	// Stop ends everything that Start started, except the cloud's program. It is also called if Start failed or was not
+	// called.
 	Stop() error
-	// Args are the provider's flags that lead it to the cloud at an address.
+	// Args returns the flags of the provider for the cloud at a URL.
 	Args(cloudURL string) []string
-	// Credentials are what a Secret of the example fleet has to hold.
+	// Credentials returns the data of the credentials Secret in the example fleet.
 	Credentials() map[string]string
-	// Fleet is the example fleet.
+	// Fleet returns the example fleet.
 	Fleet() examples.Set
-	// Left asks the cloud how many instances, or parts of one, there are, and how many there ever were.
-	Left(ctx context.Context) (live, made int, err error)
+	// Left returns how many instances, or parts of instances, exist in the cloud, and how many were ever created.
+	Left(ctx context.Context) (live, created int, err error)
 }
 
-// Adapter is implemented by a Backend whose machines are made in ways that only it knows, such as with an address of
-// this run in their user data.
+// Adapter is implemented by a Backend that must change the objects of the example fleet for this run, for example to
+// add an address to the user data.
 type Adapter interface {
 	// Adapt changes an object of the example fleet before it is created.
 	Adapt(o client.Object) error
 }
 
-// Exposer is implemented by a Backend whose machines are real ones, which do not reach this machine's loopback.
+// Exposer is implemented by a Backend with real machines, which cannot reach the loopback of this machine.
 type Exposer interface {
-	// Address is this machine's as the machines see it, once the cloud is started.
+	// Address returns the address of this machine as its machines see it, once the cloud has started.
 	Address() net.IP
-	// Expose lets the machines reach a server on loopback, until Stop, and returns where: host and port, at Address.
+	// Expose makes a server on loopback reachable for the machines until Stop. It returns the host and port, with the host
+	// from Address.
 	Expose(server string) (string, error)
 }
 
-// Tour says how many machines a demo asks a cloud for, and how patiently.
+// Tour contains the fleet sizes of a demo, and its patience.
 type Tour struct {
-	// First is how many there are at first, Most at most, and Last before all go.
+	// First is the number of machines at the start, Most the greatest number, and Last the number before the fleet is
+	// deleted.
 	First, Most, Last int32
-	// Patience bounds each step.
+	// Patience is how long each step may take.
 	Patience time.Duration
 }
 
-// Guide is implemented by a Backend whose machines take so much that a demo has few of them.
+// Guide is implemented by a Backend whose machines are so large that a demo must have few of them.
 type Guide interface{ Tour() Tour }
 
-// Tour is the one of the stack's cloud.
+// Tour returns the tour for the stack's cloud.
 func (s *Stack) Tour() Tour {
 	if guide, ok := s.backend.(Guide); ok {
 		return guide.Tour()
@@ -73,10 +77,10 @@ func (s *Stack) Tour() Tour {
 	return Tour{First: 3, Most: 10, Last: 2, Patience: 2 * time.Minute}
 }
 
-// Fleet is the example fleet for the stack's cloud.
+// Fleet returns the example fleet for the stack's cloud.
 func (s *Stack) Fleet() examples.Set { return s.backend.Fleet() }
 
-// Objects are those of the example fleet, with what only the stack's cloud knows. They have no namespace.
+// Objects returns the objects of the example fleet, adapted to the stack's cloud. They have no namespace.
 func (s *Stack) Objects() ([]client.Object, error) {
 	set := s.Fleet()
 	objects, err := set.Objects()
@@ -98,15 +102,15 @@ func (s *Stack) Objects() ([]client.Object, error) {
 	return objects, nil
 }
 
-// Credentials are those of the stack's cloud, as a Secret has them.
+// Credentials returns the credentials of the stack's cloud, as the data of a Secret.
 func (s *Stack) Credentials() map[string]string { return s.backend.Credentials() }
 
-// CloudLeft asks the cloud how many instances, or parts of one, there are, and how many there ever were.
-func (s *Stack) CloudLeft(ctx context.Context) (live, made int, err error) {
+// CloudLeft returns how many instances, or parts of instances, exist in the cloud, and how many were ever created.
+func (s *Stack) CloudLeft(ctx context.Context) (live, created int, err error) {
 	return s.backend.Left(ctx)
 }
 
-// StartCloud starts the program of the stack's cloud and waits, a minute at most, until ready returns no error.
+// StartCloud starts the program of the stack's cloud, and waits for at most a minute until ready returns no error.
 func (s *Stack) StartCloud(ctx context.Context, args []string, ready func(context.Context) error) error {
 	name := s.backend.Cloud()
 	s.Cloud = &child.Process{Name: name, Path: filepath.Join(s.options.BinDir, name), Dir: s.dir, Args: args,
@@ -120,10 +124,10 @@ func (s *Stack) StartCloud(ctx context.Context, args []string, ready func(contex
 }
 
 func (s *Stack) reportEnd(p *child.Process, err error) {
-	s.printf("%s ended by itself: %v; see %s", p.Name, err, p.LogPath())
+	s.printf("%s ended unexpectedly: %v; see %s", p.Name, err, p.LogPath())
 }
 
-// simulated is the simulated cloud of a stack, and its provider.
+// simulated is the Backend of the simulated cloud.
 type simulated struct{ stack *Stack }
 
 func (simulated) Driver() string      { return driver.Name }
@@ -138,7 +142,7 @@ func (b simulated) Credentials() map[string]string {
 	return map[string]string{"token": b.stack.cloudToken}
 }
 
-// Start implements Backend. Started again, the cloud gets the same address.
+// Start implements Backend. If the cloud is restarted, it gets the same address.
 func (b simulated) Start(ctx context.Context, s *Stack) (url string, err error) {
 	addressFile := filepath.Join(s.dir, "simcloud.address")
 	for file, token := range map[string]string{"token": s.cloudToken, "admin-token": s.adminToken} {
@@ -164,14 +168,14 @@ func (b simulated) Start(ctx context.Context, s *Stack) (url string, err error) 
 	return url, nil
 }
 
-func (b simulated) Left(ctx context.Context) (live, made int, err error) {
+func (b simulated) Left(ctx context.Context) (live, created int, err error) {
 	admin, err := b.stack.CloudAdmin()
 	if err != nil {
 		return 0, 0, err
 	}
 	statistics, err := admin.Statistics(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("ask the cloud what is left: %w", err)
+		return 0, 0, fmt.Errorf("get the number of instances from the cloud: %w", err)
 	}
 	return statistics.InstancesLive, statistics.InstancesCreated, nil
 }

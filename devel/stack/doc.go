@@ -1,4 +1,4 @@
-// Package stack runs a whole Machinist on this machine: one or two real control planes, the simulated cloud, the
-// manager and the provider, all as child processes on loopback. The demo is one, and the end-to-end tests kill and
-// freeze parts of another.
+// Package stack runs a complete Machinist on this machine: one or two real control planes, the simulated cloud, the
+// manager and the provider. All of them are child processes on loopback. The demo uses a Stack, and the end-to-end
+// tests kill and freeze parts of one.
 package stack

@@ -7,48 +7,50 @@ import (
 	"machinist.dev/machinist/internal/install"
 )
 
-// Options say what a Stack consists of.
+// Options configure a Stack.
 type Options struct {
-	// Dir is the folder for everything: logs, kubeconfigs, data. It is made if needed; by default it is a temporary one,
-	// which Stop removes.
+	// Dir is the folder for logs, kubeconfigs and data. It is created if it does not exist. By default it is a temporary
+	// folder, which Stop removes.
 	Dir string
-	// BinDir is where machinist-manager, the provider's program and that of its cloud are. By default the folder of the
-	// running program.
+	// BinDir is the folder with machinist-manager and the programs of the provider and of its cloud. By default it is the
+	// folder of the running program.
 	BinDir string
-	// Backend is the cloud, with its provider. By default it is the simulated cloud.
+	// Backend is the cloud and its provider. By default it is the simulated cloud.
 	Backend Backend
-	// SeparateTarget runs a second control plane as the target cluster. By default one cluster is both.
+	// SeparateTarget runs a second control plane as the target cluster. By default, one cluster is both the control
+	// cluster and the target cluster.
 	SeparateTarget bool
-	// NoTarget tells the two processes that there is no target cluster.
+	// NoTarget starts the two processes without a target cluster.
 	NoTarget bool
-	// Namespace is the only one of the control cluster that the two processes check, and then the only one beside
-	// SystemNamespace in which they may do anything there. By default they check all.
+	// Namespace is the only namespace of the control cluster in which the two processes work. There, they have rights only
+	// in this namespace and in SystemNamespace. By default, they work in all namespaces.
 	Namespace string
-	// Shards is the greatest number of shards for which the two processes have the right to the Leases. By default it is
-	// one for all namespaces.
+	// Shards is the greatest number of shards for which the two processes have the right to the Leases. By default, one
+	// shard has all namespaces.
 	Shards int
 	// Audit records every request to both clusters.
 	Audit bool
-	// CloudProxy, if set, is reported the address of the simulated cloud and returns the one that the provider is given.
+	// CloudProxy, if set, is called with the address of the simulated cloud, and returns the address that the provider
+	// uses.
 	CloudProxy func(cloud string) string
-	// WebhookProxy, if set, is reported the name of a program and the address on which its process serves its webhook,
-	// and returns the address, of localhost, at which the API server is to look for it.
+	// WebhookProxy, if set, is called with the name of a program and the address of its webhook. It returns the address,
+	// on localhost, that the API server uses for the webhook.
 	WebhookProxy func(program, address string) string
-	// ClusterApproves lets kube-controller-manager approve kubelets' client certificates, whatever token asks for them,
-	// and not the provider. By default the provider does, for its machines only.
+	// ClusterApproves makes kube-controller-manager approve the client certificates of kubelets, for all bootstrap tokens.
+	// By default, the provider approves them, for its machines only.
 	ClusterApproves bool
-	// Bare prepares the two processes and starts neither, for running them by hand.
+	// Bare prepares the two processes without starting them, so that they can be started by hand.
 	Bare bool
-	// Metrics has every process of ours serve its metrics on a free address of loopback, to everybody on this machine:
-	// Stack.Metrics tells where. By default there are none served.
+	// Metrics makes each process serve its metrics on a free loopback address without authentication. Stack.Metrics
+	// returns the address. By default, no metrics are served.
 	Metrics bool
-	// ManagerArgs and ProviderArgs are appended to those chosen here.
+	// ManagerArgs and ProviderArgs are additional flags of the manager and the provider.
 	ManagerArgs, ProviderArgs []string
-	// Env has environment variables of the form "name=value" for both, beside those of this process.
+	// Env contains additional environment variables of both processes, in the form "name=value".
 	Env []string
-	// ExtraAPIServerArgs are appended to those of the control cluster's API server.
+	// ExtraAPIServerArgs are additional flags of the control cluster's API server.
 	ExtraAPIServerArgs []string
-	// ExtraControllerManagerArgs are appended to those of every kube-controller-manager.
+	// ExtraControllerManagerArgs are additional flags of every kube-controller-manager.
 	ExtraControllerManagerArgs []string
 	// Output receives a line per step. By default nothing is written.
 	Output io.Writer
@@ -63,8 +65,7 @@ func (o Options) controlOptions(dir string) controlplane.Options {
 	}
 }
 
-// providerArgs are the flags of the provider, less those that every process of ours has. args are those about its
-// cloud.
+// providerArgs returns the flags of the provider that other processes do not have. args are the flags for its cloud.
 func (o Options) providerArgs(args []string) []string {
 	if o.ClusterApproves {
 		args = append(args, "--approve-kubelet-csrs=false")

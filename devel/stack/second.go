@@ -9,12 +9,11 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// StartSecond brings up another control cluster with processes of its own, for the same target cluster and the same
-// cloud: somewhere to move a fleet to. The Stack must have a separate target cluster, and be stopped after the second
-// one.
+// StartSecond starts another control cluster with its own processes, for the same target cluster and the same cloud. A
+// fleet can be moved to it. The Stack must have a separate target cluster, and must be stopped after the second Stack.
 func (s *Stack) StartSecond(ctx context.Context) (*Stack, error) {
 	if !s.options.SeparateTarget {
-		return nil, errors.New("a second control cluster needs a separate target cluster")
+		return nil, errors.New("start a second control cluster: it needs a separate target cluster")
 	}
 	second := &Stack{
 		options: s.options, Target: s.Target, shares: true, dir: filepath.Join(s.dir, "second"),
@@ -24,14 +23,14 @@ func (s *Stack) StartSecond(ctx context.Context) (*Stack, error) {
 	if second.backend = s.options.Backend; second.backend == nil {
 		second.backend = simulated{second}
 	}
-	if err := second.startBeside(ctx); err != nil {
+	if err := second.startUnshared(ctx); err != nil {
 		return nil, errors.Join(err, second.Stop())
 	}
 	return second, nil
 }
 
-// startBeside starts what is not shared with the first Stack.
-func (s *Stack) startBeside(ctx context.Context) error {
+// startUnshared starts the parts that are not shared with the first Stack.
+func (s *Stack) startUnshared(ctx context.Context) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
@@ -40,5 +39,5 @@ func (s *Stack) startBeside(ctx context.Context) error {
 	if s.Control, err = controlplane.Start(ctx, s.options.controlOptions(filepath.Join(s.dir, "control"))); err != nil {
 		return err
 	}
-	return s.startOurs(ctx)
+	return s.startMachinist(ctx)
 }

@@ -27,8 +27,8 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// install brings into each cluster what the charts have for it, with the roles given to the users of the two processes.
-// The webhooks, if there are any, are where their processes serve them.
+// install installs the objects of the charts in each cluster, with role bindings for the users of the two processes. If
+// the processes serve webhooks, it installs these with their URLs.
 func (s *Stack) install(ctx context.Context) error {
 	return s.inEachCluster(func(parts manifests.Parts, cp *controlplane.ControlPlane) error {
 		parts.User, parts.WebhookURL = Manager, s.webhookURL(Manager)
@@ -48,7 +48,7 @@ func (s *Stack) install(ctx context.Context) error {
 	})
 }
 
-// installMigrator gives the user of a migrator its roles.
+// installMigrator binds the roles of a migrator to its user.
 func (s *Stack) installMigrator(ctx context.Context) error {
 	return s.inEachCluster(func(parts manifests.Parts, cp *controlplane.ControlPlane) error {
 		parts.User = s.migratorUser()
@@ -60,7 +60,7 @@ func (s *Stack) installMigrator(ctx context.Context) error {
 	})
 }
 
-// inEachCluster calls do for each cluster with what it is.
+// inEachCluster calls do for each cluster, with the parts of Machinist that the cluster needs.
 func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlane) error) error {
 	for _, at := range []struct {
 		cp              *controlplane.ControlPlane
@@ -81,14 +81,14 @@ func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlan
 	return nil
 }
 
-// acquiredAt returns when the lease of that name was acquired by who holds it.
+// acquiredAt returns when the current holder acquired a Lease.
 func acquiredAt(ctx context.Context, c client.Client, name string) (time.Time, error) {
 	lease := &coordinationv1.Lease{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: SystemNamespace, Name: name}, lease); err != nil {
 		return time.Time{}, err
 	}
 	if lease.Spec.AcquireTime == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		return time.Time{}, fmt.Errorf("nobody holds the lease %s", name)
+		return time.Time{}, fmt.Errorf("the Lease %s has no holder", name)
 	}
 	return lease.Spec.AcquireTime.Time, nil
 }

@@ -25,49 +25,49 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Names of the processes, their users and their leases.
+// Names of the processes, and also of their users and their Leases.
 const (
 	Manager  = "machinist-manager"
 	Provider = "machinist-provider-sim"
 
 	cloud = "simcloud"
 
-	// ProcessGroup is the group by which API servers know ours, for their flow control.
+	// ProcessGroup is the group of both processes' users. The flow control of API servers selects it.
 	ProcessGroup = "machinist-processes"
 )
 
-// SystemNamespace holds the leases and the record of the cluster's identity.
+// SystemNamespace contains the Leases and the record of the cluster ID.
 const SystemNamespace = manifests.Namespace
 
-// stopGrace is a little more than what the processes take for themselves at most.
+// stopGrace is slightly longer than the processes need for a graceful shutdown.
 const stopGrace = 15 * time.Second
 
-// Stack is a running Machinist.
+// Stack is a running installation of Machinist.
 type Stack struct {
-	// Control and Target are the control planes; the same one without Options.SeparateTarget.
+	// Control and Target are the control planes. They are the same without Options.SeparateTarget.
 	Control, Target *controlplane.ControlPlane
-	// Cloud, Manager and Provider are the processes, which a test may stop, kill and start again.
+	// Cloud, Manager and Provider are the processes. A test may stop, kill and start them again.
 	Cloud, Manager, Provider *child.Process
 
 	options   Options
 	backend   Backend
 	dir       string
 	temporary bool
-	// shares says that the target cluster is another Stack's.
+	// shares means that the target cluster belongs to another Stack.
 	shares     bool
 	cloudURL   string
 	cloudToken string
 	adminToken string
-	// exposed is where machines that do not reach loopback reach the target cluster's API server.
+	// exposed is the address at which machines that cannot reach loopback reach the target cluster's API server.
 	exposed string
-	// metrics are the addresses of the metrics, by the names of the processes.
+	// metrics contains the addresses of the metrics by the names of the processes.
 	metrics map[string]string
-	// webhookURLs are where API servers reach the webhooks, by the names of the processes.
+	// webhookURLs contains the URLs of the webhooks by the names of the processes.
 	webhookURLs map[string]string
 }
 
-// Start brings everything up and returns when both processes lead, and are asked by the API server about what is
-// admitted. When it fails, nothing is left running.
+// Start starts everything. It returns when both processes lead and the API server calls their webhooks. If it fails,
+// nothing is left running.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s := &Stack{options: o, metrics: map[string]string{}, webhookURLs: map[string]string{}}
 	if s.backend = o.Backend; s.backend == nil {
@@ -91,11 +91,11 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := s.startControlPlanes(ctx); err != nil {
 		return err
 	}
-	return s.startOurs(ctx)
+	return s.startMachinist(ctx)
 }
 
-// startOurs installs Machinist for the control planes and the cloud that run, and starts its processes.
-func (s *Stack) startOurs(ctx context.Context) error {
+// startMachinist installs Machinist in the running control planes and starts its processes.
+func (s *Stack) startMachinist(ctx context.Context) error {
 	var err error
 	if s.Manager, err = s.newProcess(Manager, Manager, s.options.ManagerArgs); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (s *Stack) startOurs(ctx context.Context) error {
 	return s.startProcesses(ctx)
 }
 
-// startProcesses starts the manager and the provider, and returns when they lead.
+// startProcesses starts the manager and the provider, and returns when both lead.
 func (s *Stack) startProcesses(ctx context.Context) error {
 	for _, p := range []*child.Process{s.Manager, s.Provider} {
 		if err := p.Start(); err != nil {
@@ -146,12 +146,12 @@ func (s *Stack) startProcesses(ctx context.Context) error {
 			return err
 		}
 	}
-	s.printf("manager and provider lead")
+	s.printf("the manager and the provider lead")
 	return nil
 }
 
-// LoseControlCluster ends the processes as a crash would, removes all data of the control cluster, and brings it and
-// Machinist up anew: nothing is known of what was there. It needs a separate target cluster.
+// LoseControlCluster ends the processes like a crash and removes all data of the control cluster. Then it starts the
+// control cluster with an empty database, and installs and starts Machinist again. It needs a separate target cluster.
 func (s *Stack) LoseControlCluster(ctx context.Context) error {
 	for _, p := range []*child.Process{s.Manager, s.Provider} {
 		if err := p.Kill(); err != nil {
@@ -171,18 +171,18 @@ func (s *Stack) LoseControlCluster(ctx context.Context) error {
 	return s.startProcesses(ctx)
 }
 
-// prepare makes the folder and the secrets.
+// prepare creates the folder and the tokens.
 func (s *Stack) prepare() error {
 	var err error
 	if s.dir = s.options.Dir; s.dir == "" {
 		s.temporary = true
 		if s.dir, err = os.MkdirTemp("", "machinist-"); err != nil {
-			return fmt.Errorf("make a folder: %w", err)
+			return fmt.Errorf("create a temporary folder: %w", err)
 		}
 	} else if err = os.MkdirAll(s.dir, 0o700); err != nil {
-		return fmt.Errorf("make the folder: %w", err)
+		return fmt.Errorf("create the folder: %w", err)
 	} else if there, err := os.ReadDir(s.dir); err != nil || len(there) > 0 {
-		return errors.Join(err, fmt.Errorf("folder %q is not empty, and would be written to: name a new one", s.dir))
+		return errors.Join(err, fmt.Errorf("folder %q is not empty: name a new or an empty folder", s.dir))
 	}
 	if s.dir, err = filepath.Abs(s.dir); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (s *Stack) prepare() error {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(s.options.BinDir, name)); err != nil {
-			return fmt.Errorf("the program %s is missing beside this one (make build): %w", name, err)
+			return fmt.Errorf("the program %s is not in the same folder as this one, run `make build`: %w", name, err)
 		}
 	}
 	if s.cloudToken, err = randomToken(); err != nil {
@@ -229,8 +229,7 @@ func (s *Stack) startControlPlanes(ctx context.Context) error {
 	return err
 }
 
-// backendArgs are the flags of the provider's programs that lead them to the cloud at an address, and its machines to
-// the API server.
+// backendArgs returns the flags by which the provider's programs find the cloud, and its machines the API server.
 func (s *Stack) backendArgs(cloudURL string) []string {
 	args := s.backend.Args(cloudURL)
 	if s.exposed != "" {
@@ -239,17 +238,18 @@ func (s *Stack) backendArgs(cloudURL string) []string {
 	return args
 }
 
-// NewProvider prepares another provider process, a candidate for the same lease, which the caller starts and stops.
+// NewProvider prepares another provider process, which is a candidate for the same Lease. The caller starts and stops
+// it.
 func (s *Stack) NewProvider(name string, args ...string) (*child.Process, error) {
 	return s.newProcess(s.backend.Program(), name, append(s.backendArgs(s.cloudURL), args...))
 }
 
-// NewManager prepares another manager process, a candidate for the same lease, which the caller starts and stops.
+// NewManager prepares another manager process, which is a candidate for the same Lease. The caller starts and stops it.
 func (s *Stack) NewManager(name string, args ...string) (*child.Process, error) {
 	return s.newProcess(Manager, name, args)
 }
 
-// NewMigrator prepares a migrator of the stack's provider, with its roles, which the caller starts and stops.
+// NewMigrator prepares a migrator of the stack's provider, and binds its roles. The caller starts and stops it.
 func (s *Stack) NewMigrator(ctx context.Context, name string, args ...string) (*child.Process, error) {
 	if err := s.installMigrator(ctx); err != nil {
 		return nil, err
@@ -264,12 +264,13 @@ func (s *Stack) NewMigrator(ctx context.Context, name string, args ...string) (*
 
 func (s *Stack) migratorUser() string { return "machinist-migrator-" + s.backend.Driver() }
 
-// newProcess prepares one of our two. name is that of its log.
+// newProcess prepares a process whose user has the name of its program. name is the name of its log.
 func (s *Stack) newProcess(program, name string, extra []string) (*child.Process, error) {
 	return s.processAs(program, program, name, extra)
 }
 
-// processAs prepares a process with its own user in each cluster, with what generated RBAC gives it and no more.
+// processAs prepares a process with its own user in each cluster. The user has exactly the rights of the generated
+// RBAC.
 func (s *Stack) processAs(user, program, name string, extra []string) (*child.Process, error) {
 	p := &child.Process{Name: name, Path: filepath.Join(s.options.BinDir, program), Dir: s.dir, Ended: s.reportEnd,
 		Env: append(os.Environ(), s.options.Env...)}
@@ -305,14 +306,14 @@ func (s *Stack) processAs(user, program, name string, extra []string) (*child.Pr
 		"--health-probe-bind-address=0", "--metrics-bind-address="+metrics,
 	)
 	if ns := s.options.Namespace; ns != "" {
-		// Who may read nothing outside of the namespace cannot know the id of the cluster.
+		// Without rights outside of the namespace, the process cannot read the default of the cluster ID.
 		p.Args = append(p.Args, "--namespace="+ns, "--cluster-id=stack/"+ns)
 	}
 	p.Args = append(p.Args, extra...)
 	return p, nil
 }
 
-// AwaitLeader returns when a process that was started has acquired its lease.
+// AwaitLeader returns when a started process has acquired its Lease.
 func (s *Stack) AwaitLeader(ctx context.Context, p *child.Process) error {
 	c, err := s.ControlClient()
 	if err != nil {
@@ -330,7 +331,7 @@ func (s *Stack) AwaitLeader(ctx context.Context, p *child.Process) error {
 			return err
 		}
 		if acquired.Before(p.Started()) {
-			return fmt.Errorf("the lease was last acquired at %s, before %s started", acquired, p.Name)
+			return fmt.Errorf("the Lease was last acquired at %s, before %s started", acquired, p.Name)
 		}
 		return nil
 	})
@@ -346,7 +347,7 @@ func (s *Stack) TargetClient() (client.WithWatch, error) {
 	return client.NewWithWatch(s.Target.Config(), client.Options{Scheme: scheme()})
 }
 
-// CloudAdmin returns a client for the simulated cloud's own operator, who sees and breaks everything.
+// CloudAdmin returns a client for the operator of the simulated cloud, who can see everything and cause faults.
 func (s *Stack) CloudAdmin() (*simcloud.Admin, error) {
 	return simcloud.NewAdmin(simcloud.Config{Endpoint: s.cloudURL, Token: s.adminToken})
 }
@@ -356,25 +357,26 @@ func (s *Stack) CloudClient() (*simcloud.Client, error) {
 	return simcloud.New(simcloud.Config{Endpoint: s.cloudURL, Token: s.cloudToken})
 }
 
-// CloudURL is where the cloud serves.
+// CloudURL returns the URL of the cloud.
 func (s *Stack) CloudURL() string { return s.cloudURL }
 
-// CloudToken is what a user of the simulated cloud authenticates with.
+// CloudToken returns the token of a user of the simulated cloud.
 func (s *Stack) CloudToken() string { return s.cloudToken }
 
-// Metrics returns the address, of loopback, at which a process serves its metrics by HTTP; empty without
+// Metrics returns the loopback address at which a process serves its metrics by HTTP. It is empty without
 // Options.Metrics.
 func (s *Stack) Metrics(p *child.Process) string { return s.metrics[p.Name] }
 
-// Dir is the folder with the logs of all processes.
+// Dir returns the folder with the logs of all processes.
 func (s *Stack) Dir() string { return s.dir }
 
-// Stop ends everything, our processes first so that they leave in order. Stopping again does nothing.
+// Stop ends everything. It ends the processes of Machinist first, so that they shut down in order. Calling it again
+// does nothing.
 func (s *Stack) Stop() error {
 	var errs []error
 	for _, p := range []*child.Process{s.Manager, s.Provider, s.Cloud} {
 		if p != nil && p.Running() {
-			// A frozen process cannot end.
+			// A process that was stopped with SIGSTOP cannot end.
 			_ = p.Signal(syscall.SIGCONT)
 			errs = append(errs, p.Stop(stopGrace))
 		}
@@ -402,7 +404,7 @@ func (s *Stack) printf(format string, args ...any) {
 func randomToken() (string, error) {
 	b := make([]byte, 16)
 	if _, err := rand.Read(b); err != nil {
-		return "", fmt.Errorf("make a random token: %w", err)
+		return "", fmt.Errorf("create a random token: %w", err)
 	}
 	return hex.EncodeToString(b), nil
 }

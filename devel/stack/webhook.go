@@ -19,16 +19,16 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// webhooks reports whether the two processes serve theirs. They need a certificate, which processes that are run by
-// hand or for one namespace do not keep.
+// webhooks reports whether the two processes serve their webhooks. These need a certificate, which processes that are
+// started by hand or work in one namespace do not create.
 func (s *Stack) webhooks() bool { return !s.options.Bare && s.options.Namespace == "" }
 
-// WebhookArgs returns the flags with which a process serves its webhook on an address of loopback.
+// WebhookArgs returns the flags with which a process serves its webhook on a loopback address.
 func WebhookArgs(address string) []string {
 	return []string{"--webhook-bind-address=" + address, "--webhook-hosts=localhost"}
 }
 
-// addWebhook has a process serve its webhook.
+// addWebhook makes a process serve its webhook.
 func (s *Stack) addWebhook(p *child.Process) error {
 	address, err := controlplane.FreeAddress()
 	if err != nil {
@@ -40,13 +40,13 @@ func (s *Stack) addWebhook(p *child.Process) error {
 	}
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("the webhook of %s: %w", p.Name, err)
+		return fmt.Errorf("parse the address of the webhook of %s: %w", p.Name, err)
 	}
 	s.webhookURLs[p.Name] = "https://localhost:" + port
 	return nil
 }
 
-// webhookURL returns where the API server finds the webhook of a process.
+// webhookURL returns the URL of a program's webhook, or manifests.Off if it serves none.
 func (s *Stack) webhookURL(program string) string {
 	if url := s.webhookURLs[program]; url != "" {
 		return url
@@ -54,7 +54,7 @@ func (s *Stack) webhookURL(program string) string {
 	return manifests.Off
 }
 
-// awaitWebhooks returns when both webhooks refuse what they are there to refuse: then the API server asks and trusts
+// awaitWebhooks returns when both webhooks refuse an invalid object, which means that the API server calls and trusts
 // them.
 func (s *Stack) awaitWebhooks(ctx context.Context) error {
 	c, err := s.ControlClient()
@@ -81,11 +81,11 @@ func (s *Stack) awaitWebhooks(ctx context.Context) error {
 		if err := probe.p.Await(ctx, func(ctx context.Context) error {
 			switch err := c.Create(ctx, probe.object.DeepCopyObject().(client.Object), client.DryRunAll); {
 			case err == nil:
-				return errors.New("its webhook is not asked yet")
+				return errors.New("the API server does not call the webhook yet")
 			case apierrors.IsInvalid(err) && strings.Contains(err.Error(), probe.webhook):
 				return nil
 			default:
-				return fmt.Errorf("its webhook does not answer yet: %w", err)
+				return fmt.Errorf("the webhook does not answer yet: %w", err)
 			}
 		}); err != nil {
 			return err

@@ -34,7 +34,7 @@ const (
 	result    = "machinist.dev/update-result"
 )
 
-// apiServer has one Node, which its kubelet alone may read and patch.
+// apiServer serves one Node. It requires a client certificate.
 type apiServer struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -43,12 +43,13 @@ type apiServer struct {
 	caller string
 }
 
-func serve(t *testing.T, asked string) *apiServer {
+// serve starts an API server with a Node that requests a version.
+func serve(t *testing.T, version string) *apiServer {
 	t.Helper()
 	s := &apiServer{patch: make(chan []map[string]string, 1)}
 	s.node.Name = "n1"
-	s.node.Labels = map[string]string{requested: "v9.9.9"} // a label is no annotation
-	s.node.Annotations = map[string]string{requested: asked}
+	s.node.Labels = map[string]string{requested: "v9.9.9"} // The agent must ignore this label.
+	s.node.Annotations = map[string]string{requested: version}
 	s.node.Status.NodeInfo.KubeletVersion = "v1.36.3"
 	s.Server = httptest.NewUnstartedServer(s)
 	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12}
@@ -69,7 +70,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var ops []map[string]string
 		if err := json.Unmarshal(body, &ops); err != nil || r.Header.Get("Content-Type") != "application/json-patch+json" {
-			http.Error(w, "no JSON patch", http.StatusBadRequest)
+			http.Error(w, "not a JSON patch", http.StatusBadRequest)
 			return
 		}
 		s.node.Annotations[result] = ops[1]["value"]
@@ -80,13 +81,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(pretty)
 }
 
-func (s *apiServer) restartedAs(version string) {
+// reportKubelet makes the Node report a version of its kubelet.
+func (s *apiServer) reportKubelet(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node.Status.NodeInfo.KubeletVersion = version
 }
 
-// machine makes the files that the agent reads, and programs in place of those that it calls.
+// machine creates the files that the agent reads, and replacements for the programs that it calls.
 func machine(t *testing.T, s *apiServer, install string) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -110,7 +112,7 @@ func machine(t *testing.T, s *apiServer, install string) (root string) {
 	return root
 }
 
-// identity is a kubelet's certificate with its key.
+// identity returns a kubelet's certificate with its key.
 func identity(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -144,29 +146,29 @@ func start(t *testing.T, root string) {
 	}
 	t.Cleanup(func() {
 		_ = agent.Process.Kill()
-		_ = agent.Wait() // it was killed
+		_ = agent.Wait() // The error is that the agent was killed.
 		if t.Failed() {
-			t.Logf("the agent said:\n%s", log.String())
+			t.Logf("output of the agent:\n%s", log.String())
 		}
 	})
 }
 
-// answer waits for the agent's.
+// answer waits for the patch with which the agent answers.
 func answer(t *testing.T, s *apiServer) []map[string]string {
 	t.Helper()
 	select {
 	case patch := <-s.patch:
 		return patch
 	case <-time.After(time.Minute):
-		t.Fatal("the agent does not answer")
+		t.Fatal("the agent did not answer within a minute")
 		return nil
 	}
 }
 
-func TestTheAgentInstallsWhatTheNodeAsksFor(t *testing.T) {
+func TestAgentInstallsRequestedVersion(t *testing.T) {
 	s := serve(t, "v1.36.4")
 	root := machine(t, s, `echo "$1" >>`+"$ROOT/installed")
-	// Whoever reads it waits for whoever writes it.
+	// A FIFO lets the test wait until the agent calls systemctl.
 	if err := syscall.Mkfifo(root+"/restarts", 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -178,21 +180,21 @@ func TestTheAgentInstallsWhatTheNodeAsksFor(t *testing.T) {
 	start(t, root)
 	select {
 	case patch := <-s.patch:
-		t.Fatalf("answered %v before the kubelet was started", patch)
+		t.Fatalf("the agent answered %v before it restarted the kubelet", patch)
 	case got := <-restarted:
 		if got != "restart kubelet.service\n<nil>" {
-			t.Fatalf("called systemctl with %q", got)
+			t.Fatalf("the agent called systemctl with %q", got)
 		}
 	}
-	s.restartedAs("v1.36.4")
+	s.reportKubelet("v1.36.4")
 	patch := answer(t, s)
 	if patch[0]["op"] != "test" || patch[0]["path"] != "/metadata/annotations/machinist.dev~1update-requested" ||
 		patch[0]["value"] != "v1.36.4" || patch[1]["op"] != "add" ||
 		patch[1]["path"] != "/metadata/annotations/machinist.dev~1update-result" || patch[1]["value"] != "succeeded" {
-		t.Errorf("answered %v", patch)
+		t.Errorf("the agent answered %v", patch)
 	}
 	if s.caller != "system:node:n1" {
-		t.Errorf("called as %s", s.caller)
+		t.Errorf("the agent used the certificate of %s", s.caller)
 	}
 	for path, want := range map[string]string{
 		"/installed":           "v1.36.4\n",
@@ -204,26 +206,26 @@ func TestTheAgentInstallsWhatTheNodeAsksFor(t *testing.T) {
 	}
 }
 
-func TestTheAgentSaysWhyItCannot(t *testing.T) {
-	for name, test := range map[string]struct{ asked, install, want string }{
-		"runs already":    {"v1.36.3", "exit 1", "succeeded"},
-		"is no version":   {"1.36; reboot", "exit 0", "failed: 1.36; reboot is no version"},
-		"is a path":       {"v1.36.3/../x", "exit 0", "failed: v1.36.3/../x is no version"},
-		"has no checksum": {"v1.36.4", `echo "install-kubelet: no \"checksum\"" >&2; exit 1`, "failed: install-kubelet: no checksum"},
+func TestAgentAnswersWithoutRestart(t *testing.T) {
+	for name, test := range map[string]struct{ version, install, want string }{
+		"already runs":  {"v1.36.3", "exit 1", "succeeded"},
+		"not a version": {"1.36; reboot", "exit 0", "failed: 1.36; reboot is not a version"},
+		"path":          {"v1.36.3/../x", "exit 0", "failed: v1.36.3/../x is not a version"},
+		"no checksum":   {"v1.36.4", `echo "install-kubelet: no \"checksum\"" >&2; exit 1`, "failed: install-kubelet: no checksum"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, test.asked)
+			s := serve(t, test.version)
 			root := machine(t, s, test.install)
 			start(t, root)
 			if got := answer(t, s)[1]["value"]; got != test.want {
-				t.Errorf("answered %q, want %q", got, test.want)
+				t.Errorf("the agent answered %q, want %q", got, test.want)
 			}
 			if restarts, err := os.ReadFile(root + "/restarts"); err == nil {
-				t.Errorf("restarted: %s", restarts)
+				t.Errorf("the agent called systemctl: %s", restarts)
 			}
 			defaults, err := os.ReadFile(root + "/etc/default/kubelet")
 			if err != nil || !strings.Contains(string(defaults), "=v1.36.3\n") {
-				t.Errorf("the version at the next start: %s, %v", defaults, err)
+				t.Errorf("/etc/default/kubelet is %q (%v), want the old version", defaults, err)
 			}
 		})
 	}

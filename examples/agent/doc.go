@@ -1,18 +1,18 @@
-// Package agent has an example of an agent for updates in place (docs/updates.md): update-agent, a shell script, and
-// the unit that runs it.
+// Package agent contains an example of an agent for updates in place (docs/updates.md): the shell script update-agent
+// and its systemd unit.
 package agent
 
 import _ "embed" // for the files
 
-// Script is the agent, for /opt/machinist/update-agent.
+// Script is the agent. It belongs at /opt/machinist/update-agent.
 //
 //go:embed update-agent
 var Script []byte
 
-// UnitName is the name of Unit, by which systemd runs the agent.
+// UnitName is the file name of Unit.
 const UnitName = "update-agent.service"
 
-// Unit is the agent's unit.
+// Unit is the systemd unit that runs the agent.
 //
 //go:embed update-agent.service
 var Unit []byte

@@ -11,20 +11,19 @@ import (
 	"path/filepath"
 )
 
-// cloud is the smallest that will do: a folder in which each machine is a file. A real provider has its cloud's
-// client here.
+// cloud is a folder in which each machine is a file. A real provider uses the client of its cloud instead.
 type cloud struct{ folder string }
 
-// machine is what the cloud knows of one.
+// machine is the content of the file of a machine.
 type machine struct {
 	ID, Name, Size string
 	Tags           map[string]string
 }
 
-// file of a machine. An ID does not lead out of the folder.
+// file returns the path of a machine's file. It is in the folder, whatever the ID contains.
 func (c cloud) file(id string) string { return filepath.Join(c.folder, path.Base(id)+".json") }
 
-// open makes the folder if there is none.
+// open creates the folder if it does not exist.
 func (c cloud) open() error {
 	if c.folder == "" {
 		return errors.New("--folder is required")
@@ -32,7 +31,7 @@ func (c cloud) open() error {
 	return os.MkdirAll(c.folder, 0o700)
 }
 
-// create makes a machine. Where there is one with its ID, it does nothing.
+// create creates a machine. If a machine with the same ID exists, it does nothing.
 func (c cloud) create(ctx context.Context, m machine) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -46,14 +45,14 @@ func (c cloud) create(ctx context.Context, m machine) error {
 	if err := os.WriteFile(draft, data, 0o600); err != nil {
 		return err
 	}
-	// The whole file appears or none, and never over another.
+	// A link makes the complete file visible at once and never replaces an existing file.
 	if err := os.Link(draft, c.file(m.ID)); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
 }
 
-// list reads all machines.
+// list returns all machines.
 func (c cloud) list(ctx context.Context) ([]machine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -67,7 +66,7 @@ func (c cloud) list(ctx context.Context) ([]machine, error) {
 		var m machine
 		data, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // Deleted a moment ago.
+			continue // The machine was deleted after the folder was read.
 		}
 		if err != nil {
 			return nil, err
@@ -80,7 +79,7 @@ func (c cloud) list(ctx context.Context) ([]machine, error) {
 	return all, nil
 }
 
-// delete removes a machine, if it is there.
+// delete removes a machine if it exists.
 func (c cloud) delete(ctx context.Context, id string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -18,7 +18,7 @@ func TestConformance(t *testing.T) {
 		New:          func() (provider.Driver, error) { return &driver{cloud: folder}, nil },
 		Class:        provider.Class{Spec: spec("small")},
 		OtherSpec:    spec("large"),
-		InvalidSpecs: []conformance.InvalidSpec{{Name: "a size that there is not", Spec: spec("huge"), Field: "size"}},
+		InvalidSpecs: []conformance.InvalidSpec{{Name: "an unknown size", Spec: spec("huge"), Field: "size"}},
 		Cloud: conformance.Cloud{
 			Resources: func(ctx context.Context) (names []string, err error) {
 				machines, err := folder.list(ctx)

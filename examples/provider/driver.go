@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// driver makes instances of the cloud's machines. It implements provider.Driver.
+// driver implements provider.Driver. Each machine of the cloud is an instance.
 type driver struct{ cloud cloud }
 
 func (d *driver) Name() string { return "folder" }
@@ -31,9 +31,9 @@ func (d *driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	}
 	get := provider.GetRequest{Machine: req.Machine, ClusterID: req.ClusterID}
 	if in, err := d.Get(ctx, get); !provider.IsNotFound(err) {
-		return in, err // There is one, whichever attempt made it; or nobody can tell.
+		return in, err // Any attempt may have created the instance, or the lookup failed.
 	}
-	// The token is the ID: of two calls with the same one, only the first makes anything.
+	// The token is the ID of the machine, so that a second call with the same token creates nothing.
 	if err := d.cloud.create(ctx, machine{ID: req.Token, Name: req.Machine.Name, Size: spec.Size,
 		Tags: req.Tags}); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-func TestTheDriverIsShort(t *testing.T) {
+func TestDriverHasFewerThan100Lines(t *testing.T) {
 	lines := 0
 	for _, file := range []string{"driver.go", "spec.go"} {
 		code, err := os.ReadFile(file)
@@ -22,10 +22,11 @@ func TestTheDriverIsShort(t *testing.T) {
 		lines += len(regexp.MustCompile(`(?m)^[\t ]*[^\s/]`).FindAll(code, -1))
 	}
 	if lines >= 100 {
-		t.Errorf("the driver has %d lines of code; a longer example is not read", lines)
+		t.Errorf("the driver has %d lines of code; keep the example below 100 lines", lines)
 	}
 }
 
+// guide returns the text of the provider guide.
 func guide(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/provider-guide.md")
@@ -35,7 +36,7 @@ func guide(t *testing.T) string {
 	return string(text)
 }
 
-func TestTheDriverAcceptsTheClassOfTheGuide(t *testing.T) {
+func TestDriverAcceptsClassInGuide(t *testing.T) {
 	_, manifest, _ := strings.Cut(guide(t), "<<'END'\n")
 	manifest, _, _ = strings.Cut(manifest, "---\n")
 	class := &v1beta1.MachineClass{}
@@ -52,7 +53,7 @@ func TestTheDriverAcceptsTheClassOfTheGuide(t *testing.T) {
 	}
 }
 
-func TestTheGuideShowsThisVeryCode(t *testing.T) {
+func TestGuideQuotesCode(t *testing.T) {
 	shown := guide(t)
 	for _, file := range []string{"driver.go", "spec.go", "main.go"} {
 		code, err := os.ReadFile(file)
@@ -60,7 +61,7 @@ func TestTheGuideShowsThisVeryCode(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(shown, "```go\n"+string(code)+"```") {
-			t.Errorf("docs/provider-guide.md does not show %s as it is", file)
+			t.Errorf("docs/provider-guide.md does not quote the current %s", file)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Command provider is the worked example of the guide for authors: a provider whose cloud is a folder.
+// Command provider is the example in the provider guide: a provider whose cloud is a folder.
 package main
 
 import (
@@ -13,7 +13,7 @@ func main() {
 	app.Main(app.Provider{
 		Name: d.Name(),
 		AddFlags: func(fs *pflag.FlagSet) {
-			fs.StringVar(&d.cloud.folder, "folder", "", "where the machines are. Required")
+			fs.StringVar(&d.cloud.folder, "folder", "", "folder in which the machines are stored. Required")
 		},
 		New: func() (provider.Driver, error) { return d, d.cloud.open() },
 	})

@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// Whoever follows the guide in a repository of their own, without a checkout of Machinist, gets a provider that passes
-// the conformance suite. The modules come from a proxy made of this tree, as they are once the version is tagged.
-func TestAProviderOutsideOfThisRepositoryIsBuiltAsTheGuideSays(t *testing.T) {
+// The commands in the guide work in another repository, without a checkout of Machinist, and their result passes the
+// conformance suite. The modules come from a proxy that serves this tree in the form that a tagged version has.
+func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestAProviderOutsideOfThisRepositoryIsBuiltAsTheGuideSays(t *testing.T) {
 	if commands == nil {
 		t.Fatal("the guide has no commands that begin with go mod init")
 	}
-	// The go command reads these below: read here too, they are known to the cache of test results.
+	// The go command below reads these files. Reading them here too makes the cache of test results depend on them.
 	for _, name := range []string{"go.mod", "api/go.mod", "providers/azure/go.mod", "providers/libvirt/go.mod",
 		"providers/openstack/go.mod", "hack/modules/main.go"} {
 		if _, err := os.ReadFile(filepath.Join(root, name)); err != nil {
@@ -47,27 +47,28 @@ func TestAProviderOutsideOfThisRepositoryIsBuiltAsTheGuideSays(t *testing.T) {
 	}
 	published, version := proxy(t, root)
 	if !strings.Contains(commands[1], "machinist.dev/machinist@"+version+"\n") {
-		t.Errorf("the modules require %s of each other; the guide says\n%s", version, commands[1])
+		t.Errorf("the modules require version %s of each other, but the commands in the guide are\n%s", version, commands[1])
 	}
 	outside := outside{folder: own, env: append(environment(t, published), "GOWORK=off", "GOSUMDB=off")}
 	if help := outside.bash(t, commands[1]+"./machinist-provider-folder --help\n"); !strings.Contains(help, "--folder") {
 		t.Errorf("the flag --folder is missing in\n%s", help)
 	}
-	outside.bash(t, "go test -vet=off .") // To vet all that it imports takes longer than to build it.
+	outside.bash(t, "go test -vet=off .") // Vetting all imports would take longer than the build.
 
-	// The providers of clouds are modules that can be required too, such as for their fields.
+	// The modules of the cloud providers can be required too, for example for the types of their providerSpecs.
 	for _, cloud := range []string{"azure", "libvirt", "openstack"} {
 		driver := "machinist.dev/machinist/providers/" + cloud + "/driver"
 		outside.bash(t, "go get "+driver+"@"+version+"\ngo list -deps "+driver+" >/dev/null\n")
 	}
 }
 
-// outside is a folder that is in no module of this repository.
+// outside is a folder outside of all modules of this repository.
 type outside struct {
 	folder string
 	env    []string
 }
 
+// bash runs commands in the folder and returns their output.
 func (o outside) bash(t *testing.T, commands string) string {
 	t.Helper()
 	bash := exec.CommandContext(t.Context(), "bash", "-e", "-c", commands)
@@ -79,7 +80,7 @@ func (o outside) bash(t *testing.T, commands string) string {
 	return string(out)
 }
 
-// proxy makes a module proxy of this tree and returns its folder and the version of the modules.
+// proxy creates a module proxy that serves this tree, and returns its folder and the version of the modules.
 func proxy(t *testing.T, root string) (folder, version string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -88,20 +89,20 @@ func proxy(t *testing.T, root string) (folder, version string) {
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	out, err := cmd.Output()
 	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
-		t.Fatalf("make the proxy: %v: %s", err, failed.Stderr)
+		t.Fatalf("create the proxy: %v: %s", err, failed.Stderr)
 	} else if err != nil {
 		t.Fatal(err)
 	}
 	return folder, strings.TrimSpace(string(out))
 }
 
-// environment returns one in which the go command finds this project's modules at the proxy, and all others in the
-// module cache or wherever it finds them otherwise.
+// environment returns an environment in which the go command gets this project's modules from the proxy. It gets all
+// other modules from the user's module cache or, if they are not there, from the user's own proxy.
 //
-// The cache of the test is a folder of its own, because a version is downloaded once only, and this tree changes. It
-// has links to what the user's cache has of others: to unpack all that would take longer than the rest of the test.
-// With -trimpath it does not matter to the build cache that they have other paths. Without cgo the cache has them from
-// the programs already.
+// The test has its own module cache, because the go command downloads a version only once, and this tree changes. The
+// cache links to the other modules in the user's cache, because unpacking them would take longer than the rest of the
+// test. With -trimpath, the build cache does not depend on their paths. CGO_ENABLED=0 is also used to build the
+// programs, so that the build cache already contains the packages.
 func environment(t *testing.T, proxy string) []string {
 	t.Helper()
 	goEnv := func(name string) string {
@@ -131,7 +132,7 @@ func environment(t *testing.T, proxy string) []string {
 			}
 		}
 	}
-	// What is made in the cache is read-only otherwise, and could not be removed after the test.
+	// Without -modcacherw, the module cache would be read-only and could not be removed after the test.
 	return append(os.Environ(), "GOMODCACHE="+cache, "GOFLAGS=-modcacherw -trimpath", "CGO_ENABLED=0",
 		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(filepath.Join(users, download))+
 			","+goEnv("GOPROXY"))

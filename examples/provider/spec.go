@@ -2,7 +2,7 @@ package main
 
 import "machinist.dev/machinist/pkg/provider"
 
-// spec is the providerSpec.
+// spec is the providerSpec that a user writes.
 type spec struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -115,7 +115,7 @@ func TestAMetricThatTheReferenceWouldLackIsAnError(t *testing.T) {
 		t.Error(err)
 	}
 	if m := metrics["machinist_frozen"]; len(m.processes) != len(processes) || m.kind != "gauge" || m.labels != "reason" ||
-		!strings.HasPrefix(m.help, "How much is frozen") || !strings.HasSuffix(m.help, ".") {
+		!strings.HasPrefix(m.help, "Number of freezes") || !strings.HasSuffix(m.help, ".") {
 		t.Errorf("machinist_frozen is %+v", m)
 	}
 	delete(metrics, "machinist_frozen")

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/internal/platform/window"
 )
 
-// Budget judges a MachineDisruptionBudget that is applied at a time.
+// Budget validates a MachineDisruptionBudget. now is the time of the request.
 func Budget(b *v1beta1.MachineDisruptionBudget, now time.Time) (v Result) {
 	v.refuse(validation.Budget(b)...)
 	limit, percentage, _ := validation.MaxDisrupted(b.Spec.MaxDisrupted)
@@ -18,27 +18,28 @@ func Budget(b *v1beta1.MachineDisruptionBudget, now time.Time) (v Result) {
 	case len(v.Errors) > 0:
 		return v
 	case percentage && limit == 100:
-		v.warn(validation.BudgetMaxDisrupted, "100%% limits nothing")
-	// Whoever pauses a fleet knows that it stays paused.
+		v.warn(validation.BudgetMaxDisrupted, "100%% does not limit anything")
+	// The budget of the command to pause has no windows on purpose.
 	case limit == 0 && len(b.Spec.Windows) == 0 && b.Name != disruption.PauseBudget:
-		v.warn(validation.BudgetMaxDisrupted, "%s without windows blocks disruptions until somebody changes the budget%s",
-			b.Spec.MaxDisrupted.String(), brokenToo(b.Spec.Reasons))
+		v.warn(validation.BudgetMaxDisrupted, "%s without windows blocks all disruptions until the budget is changed%s",
+			b.Spec.MaxDisrupted.String(), blocksRemediation(b.Spec.Reasons))
 	}
 	windows, _ := window.Parse(validation.BudgetWindows, b.Spec.Windows)
 	if _, changes := windows.NextChange(now); len(windows) > 0 && windows.Open(now) && !changes {
 		if b.Spec.Apply == v1beta1.ApplyOutside {
-			v.warn(validation.BudgetWindows, "one is always open, so the budget never applies outside of them")
+			v.warn(validation.BudgetWindows, "a window is always open, so the budget, which applies outside of windows, never applies")
 		} else {
-			v.warn(validation.BudgetWindows, "one is always open, so the budget always applies: it needs no windows")
+			v.warn(validation.BudgetWindows, "a window is always open, so the budget always applies and needs no windows")
 		}
 	}
 	return v
 }
 
-// brokenToo says what people forget of a budget that allows nothing.
-func brokenToo(reasons []v1beta1.DisruptionReason) string {
+// blocksRemediation returns the end of the warning about a budget that allows no disruption, which also blocks the
+// replacement of broken machines.
+func blocksRemediation(reasons []v1beta1.DisruptionReason) string {
 	if len(reasons) == 0 || slices.Contains(reasons, v1beta1.DisruptionRemediation) {
-		return ": nor is a broken machine replaced"
+		return ", and broken machines are not replaced either"
 	}
 	return ""
 }

@@ -19,59 +19,60 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Core is the webhook for the core's kinds.
+// Core is the webhook for the core kinds.
 type Core struct {
 	decoder admission.Decoder
-	// cache has the classes, sets and deployments; live is the API server itself. What cannot be read is not judged.
+	// cache has the classes, sets and deployments. live reads at the API server. Nothing is concluded about objects that
+	// cannot be read.
 	cache, live client.Reader
 	clock       clock.PassiveClock
-	// ServerVersion returns the version of the target cluster's API server, empty while it is unknown. Nil where there is
-	// no target cluster.
+	// ServerVersion returns the version of the target cluster's API server, or an empty string if it is unknown. It is nil
+	// if there is no target cluster.
 	ServerVersion func(context.Context) string
 }
 
-// NewCore returns the handler of the core's webhook. The scheme knows the core's kinds. cache is read for each
-// request, live only where cache does not have the class that an object names: one that was made a moment before.
+// NewCore returns the handler of the manager's webhook. The scheme must have the core kinds. Each request reads cache.
+// It reads live only if cache lacks the class that the object refers to, because the class may be new.
 func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
 	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live,
 		clock: clock.RealClock{}}
 }
 
-// Handle judges one request.
+// Handle answers one request.
 func (c *Core) Handle(ctx context.Context, r admission.Request) admission.Response {
 	switch r.Kind.Kind {
 	case "MachineDeployment":
-		return judge(c.decoder, r, func(d *v1beta1.MachineDeployment, _ bool) Result {
-			return Deployment(d, c.surroundings(ctx, r.Namespace))
+		return review(c.decoder, r, func(d *v1beta1.MachineDeployment, _ bool) Result {
+			return Deployment(d, c.environment(ctx, r.Namespace))
 		})
 	case "MachineSet":
-		return judge(c.decoder, r, func(m *v1beta1.MachineSet, _ bool) Result {
-			return Set(m, c.surroundings(ctx, r.Namespace))
+		return review(c.decoder, r, func(m *v1beta1.MachineSet, _ bool) Result {
+			return Set(m, c.environment(ctx, r.Namespace))
 		})
 	case "Machine":
-		return judge(c.decoder, r, func(m *v1beta1.Machine, created bool) Result {
-			return Machine(m, created, Surroundings{Class: c.classes(ctx, r.Namespace), ServerVersion: c.serverVersion(ctx)})
+		return review(c.decoder, r, func(m *v1beta1.Machine, created bool) Result {
+			return Machine(m, created, Environment{Class: c.classes(ctx, r.Namespace), ServerVersion: c.serverVersion(ctx)})
 		})
 	case "MachineHealthCheck":
-		return judge(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Result { return HealthCheck(h) })
+		return review(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Result { return HealthCheck(h) })
 	case "MachineDisruptionBudget":
-		return judge(c.decoder, r, func(b *v1beta1.MachineDisruptionBudget, _ bool) Result {
+		return review(c.decoder, r, func(b *v1beta1.MachineDisruptionBudget, _ bool) Result {
 			return Budget(b, c.clock.Now())
 		})
 	case "MachineClass":
-		return judge(c.decoder, r, func(m *v1beta1.MachineClass, _ bool) Result { return Class(m) })
+		return review(c.decoder, r, func(m *v1beta1.MachineClass, _ bool) Result { return Class(m) })
 	}
 	return admission.Allowed("")
 }
 
-// object is a pointer to one of the core's kinds.
+// object is a pointer to one of the core kinds.
 type object[T any] interface {
 	*T
 	client.Object
 }
 
-// judge decodes what a request is about and answers with the decision on it.
-func judge[T any, P object[T]](decoder admission.Decoder, r admission.Request,
+// review decodes the object of a request, validates it with of, and returns the response.
+func review[T any, P object[T]](decoder admission.Decoder, r admission.Request,
 	of func(o P, created bool) Result) admission.Response {
 	now, before := P(new(T)), P(new(T))
 	if err := decoder.Decode(r, now); err != nil {
@@ -91,7 +92,7 @@ func judge[T any, P object[T]](decoder admission.Decoder, r admission.Request,
 	return answer(r, result)
 }
 
-// answer refuses with the API server's own kind of error, whose causes name the fields.
+// answer returns the response for a result. It refuses with an Invalid error of the API, whose causes name the fields.
 func answer(r admission.Request, v Result) admission.Response {
 	response := admission.Allowed("")
 	slices.SortFunc(v.Errors, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -104,7 +105,7 @@ func answer(r admission.Request, v Result) admission.Response {
 	return response.WithWarnings(v.Warnings...)
 }
 
-// liveTimeout is far less than an API server waits for a webhook.
+// liveTimeout is the timeout of reads at the API server. It is much shorter than the timeout of the webhook.
 const liveTimeout = time.Second
 
 func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1beta1.MachineClass, bool) {
@@ -114,7 +115,7 @@ func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1b
 		if apierrors.IsNotFound(err) {
 			ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 			defer cancel()
-			// Not a Get: to list is what the process is allowed.
+			// The process has the permission to list, but not to get.
 			list := &v1beta1.MachineClassList{}
 			byName := client.MatchingFields{metav1.ObjectNameField: name}
 			if err = c.live.List(ctx, list, client.InNamespace(namespace), byName); err == nil && len(list.Items) == 0 {
@@ -125,15 +126,15 @@ func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1b
 			}
 		}
 		if err != nil {
-			// Nothing is known of it: it is taken to be there and to allow what is asked.
+			// The class is unknown, so assume that it exists and allows adoption.
 			class.Name, class.Spec.Adoption = name, v1beta1.AdoptionAllow
 		}
 		return class, true
 	}
 }
 
-// serverVersion returns a function that asks for the version of the target cluster's API server, nil where there is no
-// target cluster.
+// serverVersion returns a function that returns the version of the target cluster's API server. It is nil if there is
+// no target cluster.
 func (c *Core) serverVersion(ctx context.Context) func() string {
 	if c.ServerVersion == nil {
 		return nil
@@ -145,9 +146,9 @@ func (c *Core) serverVersion(ctx context.Context) func() string {
 	}
 }
 
-// surroundings gathers what fleets are judged by.
-func (c *Core) surroundings(ctx context.Context, namespace string) Surroundings {
-	s := Surroundings{Class: c.classes(ctx, namespace), ServerVersion: c.serverVersion(ctx)}
+// environment reads the other owners and the classes of a namespace.
+func (c *Core) environment(ctx context.Context, namespace string) Environment {
+	s := Environment{Class: c.classes(ctx, namespace), ServerVersion: c.serverVersion(ctx)}
 	deployments, sets := &v1beta1.MachineDeploymentList{}, &v1beta1.MachineSetList{}
 	if c.cache.List(ctx, deployments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil {
 		for i := range deployments.Items {
@@ -169,22 +170,23 @@ func (c *Core) surroundings(ctx context.Context, namespace string) Surroundings 
 	return s
 }
 
-// Result is what is said of an object.
+// Result has the errors and warnings about an object.
 type Result struct {
-	// Errors refuse it. Each names the field, the value and what is allowed.
+	// Errors make the webhook refuse the object. Each names the field, the value and the allowed values.
 	Errors field.ErrorList
-	// Warnings are shown to whoever applies it.
+	// Warnings are shown to the client that writes the object.
 	Warnings []string
 }
 
 func (v *Result) refuse(errors ...*field.Error) { v.Errors = append(v.Errors, errors...) }
 
-// warn adds a sentence about a field.
+// warn adds a warning about a field.
 func (v *Result) warn(path *field.Path, format string, args ...any) {
 	v.Warnings = append(v.Warnings, path.String()+": "+fmt.Sprintf(format, args...))
 }
 
-// newSince drops the errors that the former object had as well, so that what slipped through can be worked on.
+// newSince drops the errors that the former object had too, so that an object with an existing error can still be
+// changed.
 func (v Result) newSince(former Result) Result {
 	v.Errors = slices.DeleteFunc(v.Errors, func(e *field.Error) bool {
 		return slices.ContainsFunc(former.Errors, func(f *field.Error) bool { return f.Error() == e.Error() })

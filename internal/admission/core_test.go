@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// reader has some objects, or fails.
+// reader returns some objects, or an error.
 type reader struct {
 	classes     []v1beta1.MachineClass
 	deployments []v1beta1.MachineDeployment
@@ -60,10 +60,10 @@ func small() v1beta1.MachineClass {
 	return v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
 }
 
-// A fault that an object had before does not stand in the way of another change; a new one does.
+// An existing error does not prevent other changes. A new error does.
 //
 // Rule: update-refused-for-new-errors.
-func TestOnlyNewFaultsAreRefused(t *testing.T) {
+func TestOnlyNewErrorsAreRefused(t *testing.T) {
 	core := NewCore(scheme(), reader{classes: []v1beta1.MachineClass{small()}}, reader{})
 	with := func(labels ...string) *v1beta1.Machine {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: v1beta1.MachineSpec{ClassRef: classRef()}}
@@ -82,13 +82,13 @@ func TestOnlyNewFaultsAreRefused(t *testing.T) {
 		now, before *v1beta1.Machine
 		refused     string
 	}{
-		"created fine":          {now: fine},
-		"created bad":           {now: bad, refused: "spec.node.labels[machinist.dev/machine]"},
-		"bad as before":         {now: with(v1beta1.NodeLabelMachine, "mine"), before: bad},
-		"bad and worse":         {now: worse, before: bad, refused: "spec.node.annotations[machinist.dev/machine]"},
-		"made bad":              {now: bad, before: fine, refused: "spec.node.labels[machinist.dev/machine]"},
-		"made good":             {now: fine, before: bad},
-		"bad and being deleted": {now: deleted, before: fine},
+		"created valid":             {now: fine},
+		"created invalid":           {now: bad, refused: "spec.node.labels[machinist.dev/machine]"},
+		"invalid as before":         {now: with(v1beta1.NodeLabelMachine, "mine"), before: bad},
+		"invalid with a new error":  {now: worse, before: bad, refused: "spec.node.annotations[machinist.dev/machine]"},
+		"changed to invalid":        {now: bad, before: fine, refused: "spec.node.labels[machinist.dev/machine]"},
+		"changed to valid":          {now: fine, before: bad},
+		"invalid and being deleted": {now: deleted, before: fine},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before client.Object
@@ -107,21 +107,22 @@ func TestOnlyNewFaultsAreRefused(t *testing.T) {
 	}
 }
 
-// What cannot be read is no reason to refuse or to warn; what the cache does not have yet is looked for at its source.
+// If the class cannot be read, there is neither an error nor a warning. If the cache lacks it, it is read at the API
+// server.
 //
 // Rule: unwise-is-warned.
-func TestClassesAreLookedForWhereTheyAre(t *testing.T) {
+func TestClassesAreReadFromCacheThenLive(t *testing.T) {
 	fails := reader{err: errors.New("away")}
 	has, hasNot := reader{classes: []v1beta1.MachineClass{small()}}, reader{}
 	for name, test := range map[string]struct {
 		cache, live     reader
 		warned, refused bool
 	}{
-		"in the cache":                        {cache: has, live: fails, refused: true},
-		"made a moment before":                {cache: hasNot, live: has, refused: true},
-		"nowhere":                             {cache: hasNot, live: hasNot, warned: true},
-		"not in the cache, and nobody to ask": {cache: hasNot, live: fails},
-		"no cache":                            {cache: fails, live: has},
+		"in the cache":        {cache: has, live: fails, refused: true},
+		"created just before": {cache: hasNot, live: has, refused: true},
+		"does not exist":      {cache: hasNot, live: hasNot, warned: true},
+		"not in the cache, and the API server fails": {cache: hasNot, live: fails},
+		"the cache fails": {cache: fails, live: has},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: v1beta1.MachineSpec{ClassRef: classRef(),
@@ -135,7 +136,7 @@ func TestClassesAreLookedForWhereTheyAre(t *testing.T) {
 }
 
 // Rule: unwise-is-warned.
-func TestOwnersThatStayAreWarnedOf(t *testing.T) {
+func TestOverlapIgnoresDeletedAndOwnedSets(t *testing.T) {
 	leaving, owned := *deploymentNamed("leaving"), *setNamed("owned")
 	leaving.DeletionTimestamp = &metav1.Time{}
 	yes := true
@@ -157,7 +158,7 @@ func TestOwnersThatStayAreWarnedOf(t *testing.T) {
 	}
 }
 
-func TestEveryKindIsJudged(t *testing.T) {
+func TestEveryKindIsValidated(t *testing.T) {
 	core := NewCore(scheme(), reader{}, reader{})
 	bad := map[string]string{v1beta1.NodeLabelMachine: "x"}
 	set, deployment := setNamed("s"), deploymentNamed("d")
@@ -171,7 +172,7 @@ func TestEveryKindIsJudged(t *testing.T) {
 		"MachineClass": &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Capacity: &v1beta1.ClassCapacity{Zone: "a,b"}}},
 	} {
 		if answer := core.Handle(t.Context(), request(t, kind, object, nil)); answer.Allowed {
-			t.Errorf("%s is not judged", kind)
+			t.Errorf("%s is not validated", kind)
 		}
 		garbled := request(t, kind, object, nil)
 		garbled.Object.Raw = []byte("{")
@@ -184,12 +185,12 @@ func TestEveryKindIsJudged(t *testing.T) {
 	}
 }
 
-func TestAProcessForOneNamespaceJudgesNoOther(t *testing.T) {
+func TestProcessForOneNamespaceAdmitsOtherNamespaces(t *testing.T) {
 	no := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
 		return admission.Denied("no")
 	})
 	for only, allowed := range map[string]bool{"": false, "default": false, "other": true} {
-		if answer := within(only, no).Handle(t.Context(), request(t, "Machine", &v1beta1.Machine{},
+		if answer := onlyNamespace(only, no).Handle(t.Context(), request(t, "Machine", &v1beta1.Machine{},
 			nil)); answer.Allowed != allowed {
 			t.Errorf("for %q: allowed=%v", only, answer.Allowed)
 		}

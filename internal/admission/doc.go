@@ -1,9 +1,9 @@
-// Package admission refuses at the door what the schema, CEL and the admission policies cannot judge, and warns of
-// what is legal but unwise.
+// Package admission has the admission webhooks. They refuse objects with errors that the schema, CEL and the admission
+// policies cannot detect, and warn about settings that are valid but unwise.
 //
-// The decisions are pure functions from objects to field errors and warnings. Two webhooks ask them: that of the
-// manager about the core's kinds, and that of each provider about its providerSpec. Neither is in the way of
-// deletion, finalizers or status, and an object that had a fault before may be changed otherwise: only new faults are
-// refused. With the webhooks away every controller still meets any object that the CRDs admit, with a condition and
-// an event.
+// The decisions are pure functions from objects to field errors and warnings. The manager has a webhook for the core
+// kinds, and each provider has one for its providerSpec. The webhooks do not check deletions, finalizers or status. An
+// object with an existing error can still be changed, because only new errors are refused. If a webhook is not
+// available, each controller still handles every object that the CRDs admit, and reports errors with a condition and an
+// event.
 package admission

@@ -14,25 +14,26 @@ import (
 	"machinist.dev/machinist/internal/platform/versionskew"
 )
 
-// Claim is what an owner of machines selects and makes.
+// Claim has the selector of an owner of machines, and the labels of its template.
 type Claim struct {
 	Kind, Name string
 	Selector   *metav1.LabelSelector
 	Labels     map[string]string // of the template
 }
 
-// Surroundings are what an object is judged by beside itself, as far as they are known.
-type Surroundings struct {
-	// Class returns a class of the object's namespace. Nil asks of no class.
+// Environment has the data that an object is validated against, as far as it is known.
+type Environment struct {
+	// Class returns a class in the object's namespace. If Class is nil, references to classes are not checked.
 	Class func(name string) (class *v1beta1.MachineClass, found bool)
-	// ServerVersion returns the version of the target cluster's API server, empty if it is unknown. Nil asks for none.
+	// ServerVersion returns the version of the target cluster's API server, or an empty string if it is unknown. If it is
+	// nil, versions are not checked.
 	ServerVersion func() string
-	// Claims are those of the other owners in the namespace.
+	// Claims are the claims of the other owners in the namespace.
 	Claims []Claim
 }
 
-// Deployment judges a MachineDeployment.
-func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Result) {
+// Deployment validates a MachineDeployment.
+func Deployment(d *v1beta1.MachineDeployment, s Environment) (v Result) {
 	spec := field.NewPath("spec")
 	v.template(spec.Child("template"), &d.Spec.Template)
 	v.refuse(validation.Selector(spec.Child("selector"), &d.Spec.Selector)...)
@@ -47,36 +48,36 @@ func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Result) {
 	strategy := spec.Child("strategy")
 	if u := d.Spec.Strategy.RollingUpdate; u != nil {
 		if d.Spec.Strategy.Type != v1beta1.StrategyRollingUpdate && d.Spec.Strategy.Type != "" {
-			v.warn(strategy.Child("rollingUpdate"), "the strategy %s does not use it", d.Spec.Strategy.Type)
+			v.warn(strategy.Child("rollingUpdate"), "the strategy %s does not use this field", d.Spec.Strategy.Type)
 		} else if all(u.MaxUnavailable) {
-			v.warn(strategy.Child("rollingUpdate", "maxUnavailable"), "100%% lets a rollout remove all machines at once")
+			v.warn(strategy.Child("rollingUpdate", "maxUnavailable"), "with 100%%, a rollout may remove all machines at once")
 		}
 	}
 	if u := d.Spec.Strategy.InPlace; u != nil {
 		if d.Spec.Strategy.Type != v1beta1.StrategyInPlace {
-			v.warn(strategy.Child("inPlace"), "the strategy %s does not use it", d.Spec.Strategy.Type)
+			v.warn(strategy.Child("inPlace"), "the strategy %s does not use this field", d.Spec.Strategy.Type)
 		} else if all(u.MaxUnavailable) {
-			v.warn(strategy.Child("inPlace", "maxUnavailable"), "100%% lets a rollout remove all machines at once")
+			v.warn(strategy.Child("inPlace", "maxUnavailable"), "with 100%%, a rollout may remove all machines at once")
 		}
 	}
 	v.remediation(spec.Child("remediation"), d.Spec.Remediation)
 	if limit := d.Spec.RevisionHistoryLimit; limit != nil && *limit == 0 {
-		v.warn(spec.Child("revisionHistoryLimit"), "0 keeps nothing that a rollout could be undone to")
+		v.warn(spec.Child("revisionHistoryLimit"), "with 0, no revision is kept to roll back to")
 	}
 	return v
 }
 
-// remediation judges what bounds the replacement of machines.
+// remediation validates the limit on replacements.
 func (v *Result) remediation(path *field.Path, r v1beta1.MachineRemediation) {
 	if m := r.MaxInFlight; none(m) {
-		v.warn(path.Child("maxInFlight"), "%s replaces no failed or unhealthy machine", m.String())
+		v.warn(path.Child("maxInFlight"), "with %s, no failed or unhealthy machine is replaced", m.String())
 	} else if all(m) {
-		v.warn(path.Child("maxInFlight"), "100%% replaces all failed and unhealthy machines at once")
+		v.warn(path.Child("maxInFlight"), "with 100%%, all failed and unhealthy machines are replaced at once")
 	}
 }
 
-// Set judges a MachineSet.
-func Set(m *v1beta1.MachineSet, s Surroundings) (v Result) {
+// Set validates a MachineSet.
+func Set(m *v1beta1.MachineSet, s Environment) (v Result) {
 	spec := field.NewPath("spec")
 	v.template(spec.Child("template"), &m.Spec.Template)
 	labels := spec.Child("template", "metadata", "labels")
@@ -94,15 +95,15 @@ func Set(m *v1beta1.MachineSet, s Surroundings) (v Result) {
 	return v
 }
 
-// Machine judges a Machine. created says that it is new.
-func Machine(m *v1beta1.Machine, created bool, s Surroundings) (v Result) {
+// Machine validates a Machine. created is true for a new object.
+func Machine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
 	spec := field.NewPath("spec")
 	v.spec(spec, &m.Spec)
 	class := v.classExists(spec, &m.Spec, s)
 	if metav1.GetControllerOf(m) == nil {
 		v.versionSkew(spec.Child("version"), m, m.Spec.Version, s)
 	}
-	// Whether a permission for a former cluster counts is judged when it is used.
+	// The permission to adopt from another cluster is checked when it is used.
 	if created && m.Spec.ProviderID != "" && class != nil && class.Spec.Adoption != v1beta1.AdoptionAllow &&
 		class.Annotations[v1beta1.AnnotationAdoptFromCluster] == "" {
 		v.refuse(field.Forbidden(spec.Child("providerID"), "the MachineClass "+class.Name+
@@ -111,23 +112,23 @@ func Machine(m *v1beta1.Machine, created bool, s Surroundings) (v Result) {
 	return v
 }
 
-// classExists warns of a class that is not there, and returns it if it is.
-func (v *Result) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Surroundings) *v1beta1.MachineClass {
+// classExists adds a warning if the class does not exist, or else returns the class.
+func (v *Result) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Environment) *v1beta1.MachineClass {
 	if spec.ClassRef == nil || s.Class == nil {
 		return nil
 	}
 	class, found := s.Class(spec.ClassRef.Name)
 	if !found {
-		v.warn(path.Child("classRef", "name"), "there is no MachineClass %s in this namespace yet: machines wait for it",
+		v.warn(path.Child("classRef", "name"), "the MachineClass %s does not exist in this namespace; machines wait until it is created",
 			spec.ClassRef.Name)
 		return nil
 	}
 	return class
 }
 
-// versionSkew warns of a version that the target cluster does not support. Machines of that version are created all the
-// same, except by the rollout of a MachineDeployment.
-func (v *Result) versionSkew(path *field.Path, object metav1.Object, version string, s Surroundings) {
+// versionSkew adds a warning if the target cluster does not support the version. Machines of that version are created
+// nevertheless, except by the rollout of a MachineDeployment.
+func (v *Result) versionSkew(path *field.Path, object metav1.Object, version string, s Environment) {
 	if _, allowed := object.GetAnnotations()[v1beta1.AnnotationAllowVersionSkew]; allowed || version == "" ||
 		s.ServerVersion == nil {
 		return
@@ -137,11 +138,11 @@ func (v *Result) versionSkew(path *field.Path, object metav1.Object, version str
 	}
 }
 
-// mostNamed is how many objects a warning names; API servers cut long ones off.
-const mostNamed = 3
+// maxNamed is the maximum number of objects that a warning names, because API servers truncate long warnings.
+const maxNamed = 3
 
-// overlap warns of owners that would take this one's machines, or it theirs.
-func (v *Result) overlap(path *field.Path, own Claim, s Surroundings) {
+// overlap adds a warning about other owners whose selectors match the machines of this one, or the other way round.
+func (v *Result) overlap(path *field.Path, own Claim, s Environment) {
 	var with []string
 	for _, other := range s.Claims {
 		if own.Kind == other.Kind && own.Name == other.Name {
@@ -151,11 +152,11 @@ func (v *Result) overlap(path *field.Path, own Claim, s Surroundings) {
 			with = append(with, other.Kind+" "+other.Name)
 		}
 	}
-	if more := len(with) - mostNamed; more > 0 {
-		with = append(with[:mostNamed], fmt.Sprintf("%d more", more))
+	if more := len(with) - maxNamed; more > 0 {
+		with = append(with[:maxNamed], fmt.Sprintf("%d more", more))
 	}
 	if len(with) > 0 {
-		v.warn(path, "it also selects machines of others, or they select this one's: %s. Give each a label of its own",
+		v.warn(path, "the selector overlaps with the machines or selectors of other owners: %s. Give the machines of each owner a label of their own",
 			strings.Join(with, ", "))
 	}
 }

@@ -8,31 +8,31 @@ import (
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
-// HealthCheck judges a MachineHealthCheck.
+// HealthCheck validates a MachineHealthCheck.
 func HealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
 	spec := field.NewPath("spec")
 	conditions := spec.Child("unhealthyNodeConditions")
 	v.refuse(validation.HealthCheck(c)...)
 	for i, condition := range c.Spec.UnhealthyNodeConditions {
 		if condition.Timeout.Duration == 0 {
-			v.warn(conditions.Index(i).Child("timeout"), "0s replaces a machine at the first sign")
+			v.warn(conditions.Index(i).Child("timeout"), "with 0s, a machine is replaced as soon as its Node has the condition")
 		}
 	}
 	if len(c.Spec.UnhealthyNodeConditions) == 0 && c.Spec.NodeStartupTimeout == nil {
 		v.warn(conditions,
-			"without any, and without nodeStartupTimeout, no machine is ever unhealthy, and the built-in policy no longer judges those selected")
+			"without conditions and nodeStartupTimeout, only machines that failed or whose Node was deleted are unhealthy, and the built-in policy does not apply to the selected machines")
 	}
 	switch m := c.Spec.MaxUnhealthy; {
 	case all(m):
 		v.warn(spec.Child("maxUnhealthy"),
-			"100%% replaces machines even when all are unhealthy at once, which is seldom the machines' fault")
+			"with 100%%, machines are replaced even if all are unhealthy at once, which usually has another cause")
 	case none(m):
-		v.warn(spec.Child("maxUnhealthy"), "%s never replaces any machine", m.String())
+		v.warn(spec.Child("maxUnhealthy"), "with %s, no machine is ever replaced", m.String())
 	}
 	return v
 }
 
-// Class judges a MachineClass, its providerSpec apart.
+// Class validates a MachineClass, except its providerSpec.
 func Class(c *v1beta1.MachineClass) (v Result) {
 	if c.Spec.Capacity == nil {
 		return v

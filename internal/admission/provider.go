@@ -15,41 +15,40 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Provider is the webhook of one provider, for the providerSpec of classes, and of machines and templates that carry
-// one.
+// Provider is the webhook of one provider. It validates the providerSpec of classes, machines and templates.
 type Provider struct {
 	decoder admission.Decoder
 	driver  provider.Driver
 }
 
-// NewProvider returns the handler of a provider's webhook. The scheme knows the core's kinds.
+// NewProvider returns the handler of a provider's webhook. The scheme must have the core kinds.
 func NewProvider(scheme *runtime.Scheme, driver provider.Driver) *Provider {
 	return &Provider{decoder: admission.NewDecoder(scheme), driver: driver}
 }
 
-// Handle judges one request. Credentials are not asked for: they may come later than the class.
+// Handle answers one request. It does not need the credentials, because they may be created after the class.
 func (p *Provider) Handle(ctx context.Context, r admission.Request) admission.Response {
 	template := func(t *v1beta1.MachineTemplateSpec) Result {
 		return p.spec(ctx, field.NewPath("spec", "template", "spec"), t.Spec.Provider, t.Spec.ProviderSpec)
 	}
 	switch r.Kind.Kind {
 	case "MachineClass":
-		return judge(p.decoder, r, func(c *v1beta1.MachineClass, _ bool) Result {
+		return review(p.decoder, r, func(c *v1beta1.MachineClass, _ bool) Result {
 			return p.spec(ctx, field.NewPath("spec"), c.Spec.Provider, c.Spec.ProviderSpec)
 		})
 	case "Machine":
-		return judge(p.decoder, r, func(m *v1beta1.Machine, _ bool) Result {
+		return review(p.decoder, r, func(m *v1beta1.Machine, _ bool) Result {
 			return p.spec(ctx, field.NewPath("spec"), m.Spec.Provider, m.Spec.ProviderSpec)
 		})
 	case "MachineSet":
-		return judge(p.decoder, r, func(m *v1beta1.MachineSet, _ bool) Result { return template(&m.Spec.Template) })
+		return review(p.decoder, r, func(m *v1beta1.MachineSet, _ bool) Result { return template(&m.Spec.Template) })
 	case "MachineDeployment":
-		return judge(p.decoder, r, func(d *v1beta1.MachineDeployment, _ bool) Result { return template(&d.Spec.Template) })
+		return review(p.decoder, r, func(d *v1beta1.MachineDeployment, _ bool) Result { return template(&d.Spec.Template) })
 	}
 	return admission.Allowed("")
 }
 
-// spec judges a providerSpec if it is this provider's. What the cloud alone could tell is not asked of it here.
+// spec validates a providerSpec of this provider. It does not ask the cloud.
 func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec *runtime.RawExtension) (v Result) {
 	if name != p.driver.Name() || spec == nil {
 		return v
@@ -69,11 +68,11 @@ func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec
 	}
 	switch {
 	case ok && problem.Code == provider.FailedPrecondition:
-		v.warn(path, "as things are no machine can be made of it: %s", problem.Message)
+		v.warn(path, "no machine can be created from it at present: %s", problem.Message)
 		return v
 	case !ok || problem.Code != provider.InvalidArgument:
-		// It is asked again before it makes a machine.
-		v.warn(path, "the provider could not judge it: %v", err)
+		// The driver validates the specification again before it creates a machine.
+		v.warn(path, "the provider could not validate it: %v", err)
 		return v
 	}
 	v.refuse(&field.Error{Type: field.ErrorTypeInvalid, Field: path.String(), BadValue: field.OmitValueType{},
@@ -81,11 +80,11 @@ func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec
 	return v
 }
 
-// validate asks the driver, whose panic is not the sender's fault.
+// validate calls the driver. A panic of the driver is an internal error.
 func (p *Provider) validate(ctx context.Context, spec []byte) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
-			// Not the panic's value: it may hold what the driver was given.
+			// The value of the panic may contain the specification, so it is not logged.
 			err = provider.Errorf(provider.Internal, "the driver panicked")
 			logf.FromContext(ctx).Error(err, "Recovered from a panic", "stack", string(debug.Stack()))
 		}

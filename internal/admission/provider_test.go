@@ -19,19 +19,19 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// strict is a driver that only judges.
+// strict is a driver that can only validate.
 type strict struct {
 	provider.Driver
-	judge func(spec string) error
+	validate func(spec string) error
 }
 
 func (strict) Name() string { return "strict" }
 
 func (s strict) Validate(_ context.Context, r provider.ValidateRequest) error {
 	if !r.Class.Credentials.Empty() {
-		return errors.New("asked with more than the specification")
+		return errors.New("the request has credentials")
 	}
-	return s.judge(string(r.Class.Spec))
+	return s.validate(string(r.Class.Spec))
 }
 
 func scheme() *runtime.Scheme {
@@ -40,7 +40,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// request is that of an API server about an object, and about what it was before, if anything.
+// request is the request of an API server about an object. before is the object before an update, or nil.
 func request(t *testing.T, kind string, now, before client.Object) admission.Request {
 	t.Helper()
 	raw := func(o client.Object) []byte {
@@ -60,7 +60,7 @@ func request(t *testing.T, kind string, now, before client.Object) admission.Req
 	return admission.Request{AdmissionRequest: r}
 }
 
-// carriers are the four kinds that carry a providerSpec, each with the path to it.
+// carriers are objects of the four kinds that have a providerSpec, each with the path of the field.
 func carriers(name, spec string) map[string]struct {
 	object client.Object
 	path   string
@@ -81,10 +81,10 @@ func carriers(name, spec string) map[string]struct {
 	}
 }
 
-// What the driver says of a field is said of that field of the object, in each kind that has one.
+// An error of the driver about a field becomes an error about the same field of the object, for each kind.
 //
 // Rule: provider-webhook-refuses.
-func TestTheDriversResultIsTheWebhooks(t *testing.T) {
+func TestDriverErrorsAreReportedByField(t *testing.T) {
 	for name, test := range map[string]struct {
 		err     error
 		field   string // below providerSpec
@@ -97,19 +97,19 @@ func TestTheDriversResultIsTheWebhooks(t *testing.T) {
 		"no field": {err: provider.Errorf(provider.InvalidArgument, "is nonsense"), detail: "is nonsense"},
 		"wrapped": {err: fmt.Errorf("validate: %w", provider.InvalidField("size", "is required")), field: ".size",
 			detail: "is required"},
-		"not for now": {err: &provider.Error{Code: provider.FailedPrecondition, Field: "image", Message: "is gone"},
-			warning: ".image: as things are no machine can be made of it: is gone"},
+		"failed precondition": {err: &provider.Error{Code: provider.FailedPrecondition, Field: "image", Message: "is gone"},
+			warning: ".image: no machine can be created from it at present: is gone"},
 		"no answer": {err: provider.Errorf(provider.Unavailable, "try later"),
-			warning: ": the provider could not judge it: Unavailable: try later"},
-		"no code":      {err: errors.New("whatever"), warning: ": the provider could not judge it: whatever"},
-		"other values": {err: errors.New("not asked")},
+			warning: ": the provider could not validate it: Unavailable: try later"},
+		"no code":          {err: errors.New("whatever"), warning: ": the provider could not validate it: whatever"},
+		"another provider": {err: errors.New("not asked")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			of := "strict"
-			if name == "other values" {
+			if name == "another provider" {
 				of = "another"
 			}
-			handler := NewProvider(scheme(), strict{judge: func(string) error { return test.err }})
+			handler := NewProvider(scheme(), strict{validate: func(string) error { return test.err }})
 			for kind, carrier := range carriers(of, `{"disk":{"sizeGiB":0}}`) {
 				answer := handler.Handle(t.Context(), request(t, kind, carrier.object, nil))
 				if refused := test.detail != ""; answer.Allowed == refused {
@@ -132,11 +132,11 @@ func TestTheDriversResultIsTheWebhooks(t *testing.T) {
 	}
 }
 
-// The panic of a driver refuses nothing, and its value is reported to nobody.
+// A panic of the driver refuses nothing, and its value is not shown.
 //
 // Rule: provider-webhook-refuses.
-func TestADriverThatPanicsRefusesNothing(t *testing.T) {
-	handler := NewProvider(scheme(), strict{judge: func(spec string) error { panic(spec) }})
+func TestPanicOfDriverRefusesNothing(t *testing.T) {
+	handler := NewProvider(scheme(), strict{validate: func(spec string) error { panic(spec) }})
 	for kind, carrier := range carriers("strict", `{"secret":1}`) {
 		answer := handler.Handle(t.Context(), request(t, kind, carrier.object, nil))
 		if !answer.Allowed || len(answer.Warnings) != 1 || strings.Contains(answer.Warnings[0], "secret") {
@@ -146,8 +146,8 @@ func TestADriverThatPanicsRefusesNothing(t *testing.T) {
 }
 
 // Rule: provider-webhook-refuses.
-func TestAProviderSpecThatIsTooLargeIsNotShownToTheDriver(t *testing.T) {
-	handler := NewProvider(scheme(), strict{judge: func(string) error { t.Error("asked"); return nil }})
+func TestTooLargeProviderSpecIsNotPassedToDriver(t *testing.T) {
+	handler := NewProvider(scheme(), strict{validate: func(string) error { t.Error("the driver was called"); return nil }})
 	for kind, carrier := range carriers("strict", `{"a":"`+strings.Repeat("x", provider.MaxSpecBytes)+`"}`) {
 		answer := handler.Handle(t.Context(), request(t, kind, carrier.object, nil))
 		if answer.Allowed || answer.Result.Details.Causes[0].Field != carrier.path {

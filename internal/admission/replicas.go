@@ -14,13 +14,13 @@ import (
 	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
-// StoreReplicas is the mutating webhook for MachineDeployments and MachineSets. It stores spec.replicas where it is
-// left out: the current number, or for a new object the nearest one within the autoscaler's bounds. The subresource
-// scale, which autoscalers use, does not work without a stored number. Where nothing is stored here, the manager does
-// so.
+// StoreReplicas is the mutating webhook for MachineDeployments and MachineSets. It sets spec.replicas if a request
+// omits it. The value is the present number, or for a new object the nearest number within the autoscaler's bounds.
+// Autoscalers use the subresource scale, which needs a stored number. If the webhook is not available, the manager
+// stores the number.
 type StoreReplicas struct{}
 
-// scalable is what the number of machines depends on.
+// scalable has the fields that determine the number of machines.
 type scalable struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -45,7 +45,7 @@ func (StoreReplicas) Handle(_ context.Context, r admission.Request) admission.Re
 			return admission.Errored(http.StatusBadRequest, err)
 		}
 		if before.Spec.Replicas == nil {
-			return admission.Allowed("") // The manager counts the machines that there are.
+			return admission.Allowed("") // The manager stores the number of existing machines.
 		}
 	}
 	response := admission.Allowed("")

@@ -13,23 +13,23 @@ import (
 )
 
 // Rule: replicas-left-out-are-kept.
-func TestTheNumberThatIsLeftOutIsStored(t *testing.T) {
+func TestOmittedReplicasAreStored(t *testing.T) {
 	const bounds = `"annotations":{"machinist.dev/cluster-api-autoscaler-node-group-min-size":"3",` +
 		`"machinist.dev/cluster-api-autoscaler-node-group-max-size":"10"}`
 	for name, test := range map[string]struct {
 		kind, now, before string
-		want              string // spec.replicas afterwards; empty if it is left out still
+		want              string // spec.replicas afterwards; empty if it is still omitted
 	}{
-		"new":                       {"MachineDeployment", `{"metadata":{},"spec":{}}`, "", "1"},
-		"new, of a group":           {"MachineDeployment", `{"metadata":{` + bounds + `},"spec":{}}`, "", "3"},
-		"a new set of a group":      {"MachineSet", `{"metadata":{` + bounds + `},"spec":{}}`, "", "3"},
-		"new, with a number":        {"MachineDeployment", `{"metadata":{` + bounds + `},"spec":{"replicas":0}}`, "", "0"},
-		"applied without it":        {"MachineDeployment", `{"metadata":{` + bounds + `},"spec":{}}`, `{"spec":{"replicas":5}}`, "5"},
-		"applied at zero":           {"MachineSet", `{"metadata":{` + bounds + `},"spec":{}}`, `{"spec":{"replicas":0}}`, "0"},
-		"scaled":                    {"MachineSet", `{"metadata":{},"spec":{"replicas":2}}`, `{"spec":{"replicas":5}}`, "2"},
-		"never stored":              {"MachineDeployment", `{"metadata":{},"spec":{}}`, `{"spec":{}}`, ""},
-		"being deleted":             {"MachineSet", `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{}}`, `{"spec":{"replicas":5}}`, ""},
-		"of a kind without numbers": {"Machine", `{"metadata":{},"spec":{}}`, "", ""},
+		"new":                        {"MachineDeployment", `{"metadata":{},"spec":{}}`, "", "1"},
+		"new, of a group":            {"MachineDeployment", `{"metadata":{` + bounds + `},"spec":{}}`, "", "3"},
+		"a new set of a group":       {"MachineSet", `{"metadata":{` + bounds + `},"spec":{}}`, "", "3"},
+		"new, with a number":         {"MachineDeployment", `{"metadata":{` + bounds + `},"spec":{"replicas":0}}`, "", "0"},
+		"applied without it":         {"MachineDeployment", `{"metadata":{` + bounds + `},"spec":{}}`, `{"spec":{"replicas":5}}`, "5"},
+		"applied at zero":            {"MachineSet", `{"metadata":{` + bounds + `},"spec":{}}`, `{"spec":{"replicas":0}}`, "0"},
+		"scaled":                     {"MachineSet", `{"metadata":{},"spec":{"replicas":2}}`, `{"spec":{"replicas":5}}`, "2"},
+		"never stored":               {"MachineDeployment", `{"metadata":{},"spec":{}}`, `{"spec":{}}`, ""},
+		"being deleted":              {"MachineSet", `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{}}`, `{"spec":{"replicas":5}}`, ""},
+		"of a kind without replicas": {"Machine", `{"metadata":{},"spec":{}}`, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{UID: "one",

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// want is how each error and each warning begins: with its field. Errors come first.
+// want has the beginnings of all errors and warnings.
 type want struct{ errors, warnings []string }
 
 func (w want) check(t *testing.T, v Result) {
@@ -75,9 +75,9 @@ func setNamed(name string) *v1beta1.MachineSet {
 	}
 }
 
-// there are surroundings with the class small, which allows adoption or not, and other owners.
-func there(adoption v1beta1.AdoptionPolicy, claims ...Claim) Surroundings {
-	return Surroundings{Claims: claims, Class: func(name string) (*v1beta1.MachineClass, bool) {
+// environment returns an Environment with the class small, with its adoption policy, and other owners.
+func environment(adoption v1beta1.AdoptionPolicy, claims ...Claim) Environment {
+	return Environment{Claims: claims, Class: func(name string) (*v1beta1.MachineClass, bool) {
 		class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: v1beta1.MachineClassSpec{Adoption: adoption}}
 		return class, name == "small"
@@ -96,7 +96,7 @@ func TestMachine(t *testing.T) {
 		change func(*v1beta1.MachineSpec)
 		want
 	}{
-		"plain": {func(*v1beta1.MachineSpec) {}, want{}},
+		"valid": {func(*v1beta1.MachineSpec) {}, want{}},
 		"Machinist's own keys on the Node": {func(s *v1beta1.MachineSpec) {
 			s.Node.Labels = map[string]string{v1beta1.NodeLabelMachine: "x", "mine": "x"}
 			s.Node.Annotations = map[string]string{v1beta1.NodeAnnotationUpdateResult: "succeeded", "mine": "x"}
@@ -108,7 +108,7 @@ func TestMachine(t *testing.T) {
 			s.Node.Taints = []corev1.Taint{key("mine"), key(v1beta1.NodeTaintOutdated)}
 			s.Node.StartupTaints = []corev1.Taint{key(v1beta1.NodeTaintUninitialized)}
 		}, want{errors: []string{"spec.node.startupTaints[0].key: Forbidden", "spec.node.taints[1].key: Forbidden"}}},
-		"what Kubernetes sets": {func(s *v1beta1.MachineSpec) {
+		"keys of Kubernetes": {func(s *v1beta1.MachineSpec) {
 			s.Node.Labels = map[string]string{corev1.LabelHostname: "x"}
 			s.Node.Taints = []corev1.Taint{key(corev1.TaintNodeNotReady)}
 		}, want{errors: []string{"spec.node.labels[kubernetes.io/hostname]: Forbidden"},
@@ -117,16 +117,16 @@ func TestMachine(t *testing.T) {
 			s.ClassRef, s.Provider = nil, "sim"
 			s.ProviderSpec = &runtime.RawExtension{Raw: make([]byte, provider.MaxSpecBytes+1)}
 		}, want{errors: []string{"spec.providerSpec: Too long: may not be more than 65536 bytes"}}},
-		"no time to drain": {func(s *v1beta1.MachineSpec) { s.Timeouts.Drain = zero },
+		"a drain timeout of 0": {func(s *v1beta1.MachineSpec) { s.Timeouts.Drain = zero },
 			want{warnings: []string{"spec.timeouts.drain: "}}},
-		"too little time to create": {func(s *v1beta1.MachineSpec) { s.Timeouts.Creation = zero },
+		"a short creation timeout": {func(s *v1beta1.MachineSpec) { s.Timeouts.Creation = zero },
 			want{warnings: []string{"spec.timeouts.creation: 0s is less"}}},
-		"time enough to create": {func(s *v1beta1.MachineSpec) { s.Timeouts.Creation = minute }, want{}},
-		"a class that is not there": {func(s *v1beta1.MachineSpec) { s.ClassRef.Name = "large" },
-			want{warnings: []string{"spec.classRef.name: there is no MachineClass large"}}},
-		"an instance of a class that allows none": {func(s *v1beta1.MachineSpec) { s.ProviderID = "sim:///1" },
+		"a creation timeout of a minute": {func(s *v1beta1.MachineSpec) { s.Timeouts.Creation = minute }, want{}},
+		"a class that does not exist": {func(s *v1beta1.MachineSpec) { s.ClassRef.Name = "large" },
+			want{warnings: []string{"spec.classRef.name: the MachineClass large does not exist"}}},
+		"adoption that the class does not allow": {func(s *v1beta1.MachineSpec) { s.ProviderID = "sim:///1" },
 			want{errors: []string{"spec.providerID: Forbidden: the MachineClass small does not allow"}}},
-		"an instance of a class that is not there": {func(s *v1beta1.MachineSpec) {
+		"adoption with a class that does not exist": {func(s *v1beta1.MachineSpec) {
 			s.ProviderID, s.ClassRef.Name = "sim:///1", "large"
 		},
 			want{warnings: []string{"spec.classRef.name: "}}},
@@ -134,19 +134,19 @@ func TestMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &v1beta1.Machine{Spec: v1beta1.MachineSpec{ClassRef: classRef()}}
 			test.change(&m.Spec)
-			test.check(t, Machine(m, true, there("")))
+			test.check(t, Machine(m, true, environment("")))
 		})
 	}
 	m := &v1beta1.Machine{Spec: v1beta1.MachineSpec{ClassRef: classRef(), ProviderID: "sim:///1"}}
-	want{}.check(t, Machine(m, true, there(v1beta1.AdoptionAllow)))
-	// The provider records it later.
-	want{}.check(t, Machine(m, false, there("")))
+	want{}.check(t, Machine(m, true, environment(v1beta1.AdoptionAllow)))
+	// An update by the provider records the ID.
+	want{}.check(t, Machine(m, false, environment("")))
 }
 
 // Rule: version-skew-waits.
-func TestAVersionThatTheTargetClusterDoesNotSupportIsAWarning(t *testing.T) {
+func TestUnsupportedVersionIsAWarning(t *testing.T) {
 	server := "v1.36.3"
-	s := Surroundings{ServerVersion: func() string { return server }}
+	s := Environment{ServerVersion: func() string { return server }}
 	spec := template()
 	spec.Spec.Version = "v1.99.0"
 	d, set := deploymentNamed("a"), &v1beta1.MachineSet{Spec: v1beta1.MachineSetSpec{Template: spec}}
@@ -172,7 +172,7 @@ func TestAVersionThatTheTargetClusterDoesNotSupportIsAWarning(t *testing.T) {
 	s.ServerVersion = func() string { return "v1.36.3" }
 	owner := *metav1.NewControllerRef(d, v1beta1.GroupVersion.WithKind("MachineDeployment"))
 	set.OwnerReferences, m.OwnerReferences = []metav1.OwnerReference{owner}, []metav1.OwnerReference{owner}
-	want{}.check(t, Set(set, s)) // Its owner had the warning.
+	want{}.check(t, Set(set, s)) // The warning is on its owner.
 	want{}.check(t, Machine(m, true, s))
 	d.Annotations = map[string]string{v1beta1.AnnotationAllowVersionSkew: ""}
 	want{}.check(t, Deployment(d, s))
@@ -195,7 +195,7 @@ func TestTemplate(t *testing.T) {
 		change func(*v1beta1.MachineTemplateSpec)
 		want
 	}{
-		"plain":    {func(*v1beta1.MachineTemplateSpec) {}, want{}},
+		"valid":    {func(*v1beta1.MachineTemplateSpec) {}, want{}},
 		"preserve": {annotated(v1beta1.AnnotationPreserve, v1beta1.AnnotationSkipDrain), want{}},
 		"marks": {annotated(v1beta1.AnnotationDeleteMachine),
 			want{errors: []string{at(v1beta1.AnnotationDeleteMachine, "every machine of the template would be deleted first")}}},
@@ -226,31 +226,31 @@ func TestTemplate(t *testing.T) {
 			d, s := deploymentNamed("d"), setNamed("s")
 			test.change(&d.Spec.Template)
 			test.change(&s.Spec.Template)
-			test.check(t, Deployment(d, there("")))
-			test.check(t, Set(s, there("")))
+			test.check(t, Deployment(d, environment("")))
+			test.check(t, Set(s, environment("")))
 		})
 	}
 	d := deploymentNamed("d")
 	d.Spec.Selector.MatchLabels = map[string]string{v1beta1.LabelTemplateHash: "x"}
 	d.Spec.Template.ObjectMeta.Labels = d.Spec.Selector.MatchLabels
 	want{errors: []string{"spec.selector.matchLabels[machinist.dev/template-hash]: Forbidden",
-		"spec.template.metadata.labels[machinist.dev/template-hash]: Forbidden"}}.check(t, Deployment(d, there("")))
+		"spec.template.metadata.labels[machinist.dev/template-hash]: Forbidden"}}.check(t, Deployment(d, environment("")))
 
-	// What the deployment put on its set is not the set's fault.
+	// Labels that the deployment writes to its set are allowed.
 	owned := setNamed("s")
 	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineDeployment", Name: "d", Controller: ptr.To(true)}}
 	owned.Spec.Template.ObjectMeta.Labels[v1beta1.LabelMachineDeployment] = "d"
-	want{}.check(t, Set(owned, there("", claim("MachineDeployment", "d", "a"))))
+	want{}.check(t, Set(owned, environment("", claim("MachineDeployment", "d", "a"))))
 	none := intstr.FromInt32(0)
 	owned.Spec.Remediation.MaxInFlight = &none
-	want{}.check(t, Set(owned, there(""))) // The deployment's own holds.
+	want{}.check(t, Set(owned, environment(""))) // The field of the deployment applies.
 	alone := setNamed("s")
 	alone.Spec.Remediation.MaxInFlight = &none
-	want{warnings: []string{"spec.remediation.maxInFlight: 0 replaces no"}}.check(t, Set(alone, there("")))
+	want{warnings: []string{"spec.remediation.maxInFlight: with 0, no"}}.check(t, Set(alone, environment("")))
 }
 
 // Rule: unwise-is-warned.
-func TestUnwiseFleets(t *testing.T) {
+func TestUnwiseDeployments(t *testing.T) {
 	percent, number := func(s string) *intstr.IntOrString {
 		return ptr.To(intstr.FromString(s))
 	}, func(n int) *intstr.IntOrString { return ptr.To(intstr.FromInt(n)) }
@@ -271,26 +271,26 @@ func TestUnwiseFleets(t *testing.T) {
 		change  func(*v1beta1.MachineDeploymentSpec)
 		warning string
 	}{
-		"all away at once": {rolling(v1beta1.StrategyRollingUpdate, percent("100%")),
+		"all machines unavailable": {rolling(v1beta1.StrategyRollingUpdate, percent("100%")),
 			"spec.strategy.rollingUpdate.maxUnavailable: "},
-		"all away at once by default": {rolling("", percent("100%")), "spec.strategy.rollingUpdate.maxUnavailable: "},
-		"nearly all away":             {rolling(v1beta1.StrategyRollingUpdate, percent("99%")), ""},
-		"a number":                    {rolling(v1beta1.StrategyRollingUpdate, number(100)), ""},
-		"of another strategy": {rolling(v1beta1.StrategyRecreate, percent("100%")),
-			"spec.strategy.rollingUpdate: the strategy Recreate does not use it"},
+		"all machines unavailable with the default strategy": {rolling("", percent("100%")), "spec.strategy.rollingUpdate.maxUnavailable: "},
+		"99% unavailable": {rolling(v1beta1.StrategyRollingUpdate, percent("99%")), ""},
+		"a number":        {rolling(v1beta1.StrategyRollingUpdate, number(100)), ""},
+		"rollingUpdate with another strategy": {rolling(v1beta1.StrategyRecreate, percent("100%")),
+			"spec.strategy.rollingUpdate: the strategy Recreate does not use this field"},
 		"all updated at once": {inPlace(v1beta1.StrategyInPlace, percent("100%")),
 			"spec.strategy.inPlace.maxUnavailable: "},
 		"a few updated at once": {inPlace(v1beta1.StrategyInPlace, percent("10%")), ""},
 		"in place with another strategy": {inPlace(v1beta1.StrategyRollingUpdate, nil),
-			"spec.strategy.inPlace: the strategy RollingUpdate does not use it"},
-		"no remediation":                 {remediation(number(0)), "spec.remediation.maxInFlight: 0 replaces no"},
-		"no remediation as a percentage": {remediation(percent("0%")), "spec.remediation.maxInFlight: 0% replaces no"},
-		"remediation of all at once":     {remediation(percent("100%")), "spec.remediation.maxInFlight: 100% replaces all"},
+			"spec.strategy.inPlace: the strategy RollingUpdate does not use this field"},
+		"no remediation":                 {remediation(number(0)), "spec.remediation.maxInFlight: with 0, no"},
+		"no remediation as a percentage": {remediation(percent("0%")), "spec.remediation.maxInFlight: with 0%, no"},
+		"remediation of all at once":     {remediation(percent("100%")), "spec.remediation.maxInFlight: with 100%, all"},
 		"remediation of a few":           {remediation(number(2)), ""},
-		"nothing to undo to": {func(s *v1beta1.MachineDeploymentSpec) {
+		"no revision to roll back to": {func(s *v1beta1.MachineDeploymentSpec) {
 			s.RevisionHistoryLimit = ptr.To[int32](0)
 		}, "spec.revisionHistoryLimit: "},
-		"one revision that can be undone": {func(s *v1beta1.MachineDeploymentSpec) {
+		"one revision to roll back to": {func(s *v1beta1.MachineDeploymentSpec) {
 			s.RevisionHistoryLimit = ptr.To[int32](1)
 		}, ""},
 	} {
@@ -300,7 +300,7 @@ func TestUnwiseFleets(t *testing.T) {
 			if test.warning != "" {
 				w.warnings = []string{test.warning}
 			}
-			w.check(t, Deployment(d, there("")))
+			w.check(t, Deployment(d, environment("")))
 		})
 	}
 }
@@ -312,19 +312,19 @@ func TestOverlap(t *testing.T) {
 		Selector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: metav1.LabelSelectorOpExists}},
 		}}
-	begin := "spec.selector: it also selects machines of others, or they select this one's: "
+	begin := "spec.selector: the selector overlaps with the machines or selectors of other owners: "
 	for name, test := range map[string]struct {
 		claims  []Claim
 		warning string
 	}{
-		"itself":             {[]Claim{own}, ""},
-		"another pool":       {[]Claim{claim("MachineSet", "other", "b")}, ""},
-		"a set of its name":  {[]Claim{own, other}, begin + "MachineSet d. Give"},
-		"one that takes all": {[]Claim{wide}, begin + "MachineSet wide. Give"},
-		"five": {[]Claim{claim("MachineSet", "1", "a"), claim("MachineSet", "2", "a"), claim("MachineSet", "3", "a"),
+		"the same object":        {[]Claim{own}, ""},
+		"another pool":           {[]Claim{claim("MachineSet", "other", "b")}, ""},
+		"a set of the same name": {[]Claim{own, other}, begin + "MachineSet d. Give"},
+		"a set that selects all": {[]Claim{wide}, begin + "MachineSet wide. Give"},
+		"five owners": {[]Claim{claim("MachineSet", "1", "a"), claim("MachineSet", "2", "a"), claim("MachineSet", "3", "a"),
 			claim("MachineSet", "4", "a"), claim("MachineSet", "5", "a")},
 			begin + "MachineSet 1, MachineSet 2, MachineSet 3, 2 more. Give"},
-		"a selector that cannot be read": {[]Claim{{Kind: "MachineSet", Name: "x", Selector: &metav1.LabelSelector{
+		"an invalid selector": {[]Claim{{Kind: "MachineSet", Name: "x", Selector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Near"}}}}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -332,10 +332,10 @@ func TestOverlap(t *testing.T) {
 			if test.warning != "" {
 				w.warnings = []string{test.warning}
 			}
-			w.check(t, Deployment(deploymentNamed("d"), there("", test.claims...)))
+			w.check(t, Deployment(deploymentNamed("d"), environment("", test.claims...)))
 		})
 	}
-	want{warnings: []string{begin + "MachineDeployment d. Give"}}.check(t, Set(setNamed("d"), there("", own, other)))
+	want{warnings: []string{begin + "MachineDeployment d. Give"}}.check(t, Set(setNamed("d"), environment("", own, other)))
 }
 
 // Rules: manager-webhook-refuses, unwise-is-warned.
@@ -349,24 +349,24 @@ func TestHealthCheck(t *testing.T) {
 		spec v1beta1.MachineHealthCheckSpec
 		want
 	}{
-		"plain": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good}, want{}},
-		"of a domain": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("example.com/Disk",
+		"valid": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good}, want{}},
+		"a condition with a domain": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("example.com/Disk",
 			corev1.ConditionTrue, minute)}, want{}},
-		"Ready": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("Ready",
+		"Ready is True": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("Ready",
 			corev1.ConditionTrue, minute)},
 			want{errors: []string{`spec.unhealthyNodeConditions[0].status: Invalid value: "True"`}}},
-		"no name of a condition": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("not ready",
+		"an invalid condition type": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("not ready",
 			corev1.ConditionTrue, minute)},
 			want{errors: []string{`spec.unhealthyNodeConditions[0].type: Invalid value: "not ready"`}}},
-		"at the first sign": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("Ready",
+		"a timeout of 0": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: condition("Ready",
 			corev1.ConditionFalse, zero)}, want{warnings: []string{"spec.unhealthyNodeConditions[0].timeout: "}}},
-		"nothing is unhealthy": {v1beta1.MachineHealthCheckSpec{},
+		"no conditions": {v1beta1.MachineHealthCheckSpec{},
 			want{warnings: []string{"spec.unhealthyNodeConditions: "}}},
-		"only the start": {v1beta1.MachineHealthCheckSpec{NodeStartupTimeout: minute}, want{}},
-		"always": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
-			MaxUnhealthy: ptr.To(intstr.FromString("100%"))}, want{warnings: []string{"spec.maxUnhealthy: 100% replaces"}}},
-		"never": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
-			MaxUnhealthy: ptr.To(intstr.FromInt(0))}, want{warnings: []string{"spec.maxUnhealthy: 0 never"}}},
+		"only nodeStartupTimeout": {v1beta1.MachineHealthCheckSpec{NodeStartupTimeout: minute}, want{}},
+		"maxUnhealthy of 100%": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
+			MaxUnhealthy: ptr.To(intstr.FromString("100%"))}, want{warnings: []string{"spec.maxUnhealthy: with 100%"}}},
+		"maxUnhealthy of 0": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
+			MaxUnhealthy: ptr.To(intstr.FromInt(0))}, want{warnings: []string{"spec.maxUnhealthy: with 0, no machine"}}},
 	} {
 		t.Run(name, func(t *testing.T) { test.check(t, HealthCheck(&v1beta1.MachineHealthCheck{Spec: test.spec})) })
 	}

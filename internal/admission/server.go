@@ -9,20 +9,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// leaveTime is how long the webhook is served after the process was asked to end. An API server keeps its
-// connection until it is asked to leave it, which the answer to its next request does; the connections on which
-// nothing came for that long are closed without a word.
+// leaveTime is how long the webhook is still served after the process was asked to end. An API server keeps its
+// connection until the answer to its next request closes it. Connections without a request within leaveTime are closed.
 const leaveTime = 500 * time.Millisecond
 
-// server ends without losing a request: it answers on, and has whoever asks come back on another connection, which
-// leads to another replica as soon as this one accepts none.
+// server shuts down without losing a request. It continues to answer, and closes each connection after the answer, so
+// that the next request goes to another replica once this one accepts no more connections.
 type server struct {
 	webhook.Server
 	leaving <-chan struct{} // closed when the process must end
-	leave   time.Duration   // leaveTime but in tests
+	leave   time.Duration   // leaveTime, except in tests
 }
 
-// leaveAfter has it leave when ctx ends.
+// leaveAfter makes the server close connections after ctx ends.
 func (s *server) leaveAfter(ctx context.Context) { s.leaving = ctx.Done() }
 
 // Register implements webhook.Server.
@@ -30,7 +29,7 @@ func (s *server) Register(path string, hook http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-s.leaving:
-			// With HTTP/2 as well: the server translates it.
+			// HTTP/2 has no such header: the server sends GOAWAY instead.
 			w.Header().Set("Connection", "close")
 		default:
 		}
@@ -38,8 +37,8 @@ func (s *server) Register(path string, hook http.Handler) {
 	}))
 }
 
-// Start implements webhook.Server. It serves until ctx ends, and the time to leave has passed since the process was
-// reported to end.
+// Start implements webhook.Server. It serves until ctx has ended and leaveTime has passed since the process was asked
+// to end.
 func (s *server) Start(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// certificates fills a folder as cert-manager would.
+// certificates creates a folder with a certificate, as cert-manager does.
 func certificates(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -52,8 +52,8 @@ func parsed(t *testing.T, args ...string) *Serving {
 	return s
 }
 
-// serve starts a server, and returns a function that asks it, which says whether that was on the connection of
-// before. tell informs it to end, endWork ends the work of its process; its own end is sent to ended.
+// serve starts a server. ask sends a request and reports whether it reused the previous connection. report asks the
+// server to end. endWork ends the work of its process. The end of the server is sent to ended.
 func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err error), report, endWork func(),
 	ended <-chan error) {
 	t.Helper()
@@ -99,33 +99,33 @@ func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err erro
 	deadline := time.Now().Add(10 * time.Second)
 	for _, err := ask(); err != nil; _, err = ask() {
 		if time.Now().After(deadline) {
-			t.Fatalf("it does not serve: %v", err)
+			t.Fatalf("the server does not answer: %v", err)
 		}
 	}
 	return ask, report, endWork, end
 }
 
-// A process that was asked to end answers on, and sends whoever asks to another connection, as long as its work
-// takes.
+// While its work continues, a process that was asked to end still answers, and closes connections so that clients open
+// new ones.
 //
 // Rule: no-request-lost-in-renewal.
-func TestAServerRejectsRequestsWhileItsProcessEnds(t *testing.T) {
+func TestServerAnswersWhileItsProcessEnds(t *testing.T) {
 	ask, report, endWork, ended := serve(t, time.Millisecond)
 	if reused, err := ask(); err != nil || !reused {
-		t.Fatalf("before its end: on the same connection=%v, %v", reused, err)
+		t.Fatalf("before the end: same connection=%v, %v", reused, err)
 	}
 	report()
 	if _, err := ask(); err != nil {
-		t.Fatalf("the last one on the connection: %v", err)
+		t.Fatalf("last request on the connection: %v", err)
 	}
 	for range 3 {
 		if reused, err := ask(); err != nil || reused {
-			t.Errorf("while it leaves: on the same connection=%v, %v", reused, err)
+			t.Errorf("while the process ends: same connection=%v, %v", reused, err)
 		}
 	}
 	select {
 	case err := <-ended:
-		t.Fatalf("it ended while there was work: %v", err)
+		t.Fatalf("the server ended while there was work: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
 	if _, err := ask(); err != nil {
@@ -133,31 +133,31 @@ func TestAServerRejectsRequestsWhileItsProcessEnds(t *testing.T) {
 	}
 	endWork()
 	if err := <-ended; err != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the server ended with %v", err)
 	}
 }
 
-// Also where there is no work to wait for, those who have a connection are given the time to ask once more.
+// Even if there is no work to wait for, clients with a connection can send one more request.
 //
 // Rule: no-request-lost-in-renewal.
-func TestAServerWithoutWorkIsNotGoneAtOnce(t *testing.T) {
+func TestServerWithoutWorkWaitsBeforeItEnds(t *testing.T) {
 	const leave = 3 * time.Second
 	ask, report, endWork, ended := serve(t, leave)
 	begun := time.Now()
 	endWork()
 	report()
 	if _, err := ask(); err != nil {
-		t.Errorf("after its end began: %v", err)
+		t.Errorf("after the end began: %v", err)
 	}
 	if err := <-ended; err != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the server ended with %v", err)
 	}
 	if took := time.Since(begun); took < leave {
-		t.Errorf("it was gone after %s", took)
+		t.Errorf("the server ended after %s", took)
 	}
 }
 
-func TestFlagsOfTheWebhook(t *testing.T) {
+func TestWebhookFlags(t *testing.T) {
 	folder := certificates(t)
 	for args, want := range map[string]string{
 		"":                             "",
@@ -168,10 +168,10 @@ func TestFlagsOfTheWebhook(t *testing.T) {
 		"--webhook-bind-address=9443":                                      `--webhook-bind-address is "9443"`,
 		"--webhook-bind-address=:0":                                        `--webhook-bind-address is ":0"`,
 		"--webhook-bind-address=:https":                                    `--webhook-bind-address is ":https"`,
-		"--webhook-bind-address=:9443 --webhook-hosts=a_b":                 `--webhook-hosts has "a_b"`,
+		"--webhook-bind-address=:9443 --webhook-hosts=a_b":                 `--webhook-hosts contains "a_b"`,
 		"--webhook-bind-address=:9443 --webhook-cert-dir=" + folder + "/empty": `--webhook-cert-dir is "` +
 			folder + `/empty"`,
-		"--webhook-hosts=a_b": "", // It serves none.
+		"--webhook-hosts=a_b": "", // There is no webhook.
 	} {
 		s := parsed(t, strings.Fields(args)...)
 		if err := s.Validate(); want == "" && err != nil || want != "" &&
@@ -182,7 +182,7 @@ func TestFlagsOfTheWebhook(t *testing.T) {
 			t.Errorf("%q: off=%v", args, s.Off())
 		}
 	}
-	// Who may check one namespace only may not write the configuration, which is for all.
+	// A process for one namespace must not write the cluster-wide configuration.
 	s := parsed(t, "--webhook-bind-address=:9443")
 	err := s.Serve(t.Context(), Process{Name: "p", Only: "team-a"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "--webhook-cert-dir is required with --namespace") {

@@ -25,21 +25,23 @@ import (
 	"machinist.dev/machinist/internal/platform/expiry"
 )
 
-// Path is where both kinds of process serve their webhook, and MutatingPath where the manager serves the other one.
+// Path is the path of the validating webhook of each process. MutatingPath is the path of the mutating webhook of the
+// manager.
 const (
 	Path         = "/validate"
 	MutatingPath = "/mutate"
 )
 
-// Serving is how a process serves its webhook. Its name is that of the process: of its Service, of the
-// webhook configurations, and, with -webhook behind it, of the Secret with the certificate.
+// Serving configures how a process serves its webhook. The name of the process is also the name of its Service and of
+// the webhook configurations. With the suffix -webhook, it is the name of the Secret with the certificate.
 type Serving struct {
-	// BindAddress is where it listens, such as ":9443"; "" and "0" serve no webhook.
+	// BindAddress is the address to listen on, such as ":9443". With "" or "0", no webhook is served.
 	BindAddress string
-	// Hosts are the DNS names by which API servers reach it. Default: <name>.<namespace>.svc.
+	// Hosts are the DNS names or IP addresses by which API servers reach the webhook. The default is
+	// <name>.<namespace>.svc.
 	Hosts []string
-	// CertDir holds tls.crt and tls.key, which somebody else keeps, such as cert-manager. Empty means a certificate that
-	// the process keeps itself.
+	// CertDir is a folder with tls.crt and tls.key that another program, such as cert-manager, maintains. If it is empty,
+	// the process maintains a certificate itself.
 	CertDir string
 
 	keeper *certificate.Keeper
@@ -48,17 +50,17 @@ type Serving struct {
 // AddFlags registers the flags.
 func (s *Serving) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.BindAddress, "webhook-bind-address", "0",
-		"address on which the admission webhook is served, such as :9443; 0 serves none")
+		"address on which the admission webhook is served, such as :9443. 0 disables the webhook")
 	fs.StringSliceVar(&s.Hosts, "webhook-hosts", nil,
-		"DNS names or IP addresses by which API servers reach the webhook; default: that of its Service, <process>.<namespace of the lease>.svc")
+		"DNS names or IP addresses by which API servers reach the webhook. The default is the name of its Service, <process>.<namespace of the Lease>.svc")
 	fs.StringVar(&s.CertDir, "webhook-cert-dir", "",
-		"folder with tls.crt and tls.key for the webhook, if others keep them, such as cert-manager; by default the process keeps a certificate in a Secret and the caBundle in the webhook configuration")
+		"folder with tls.crt and tls.key for the webhook that another program maintains, such as cert-manager. By default, the process maintains a certificate in a Secret and the caBundle of the webhook configuration")
 }
 
 // Off reports whether no webhook is served.
 func (s *Serving) Off() bool { return s.BindAddress == "" || s.BindAddress == "0" }
 
-// Validate returns an error that names each flag whose value cannot be used.
+// Validate returns an error for each flag whose value cannot be used.
 func (s *Serving) Validate() error {
 	if s.Off() {
 		return nil
@@ -69,7 +71,7 @@ func (s *Serving) Validate() error {
 	}
 	for _, host := range s.Hosts {
 		if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 && net.ParseIP(host) == nil {
-			errs = append(errs, fmt.Errorf("--webhook-hosts has %q: %s", host, strings.Join(problems, "; ")))
+			errs = append(errs, fmt.Errorf("--webhook-hosts contains %q: %s", host, strings.Join(problems, "; ")))
 		}
 	}
 	if s.CertDir != "" {
@@ -92,7 +94,7 @@ func (s *Serving) address() (host string, port int, err error) {
 	return host, port, nil
 }
 
-// Server returns the server for a manager; nil when no webhook is served.
+// Server returns the webhook server for a manager. It is nil if no webhook is served.
 func (s *Serving) Server() (webhook.Server, error) {
 	if s.Off() {
 		return nil, nil
@@ -110,37 +112,38 @@ func (s *Serving) Server() (webhook.Server, error) {
 		}}})}, nil
 }
 
-// Process is what Serving needs to know of the process that serves.
+// Process describes the process that serves the webhook.
 type Process struct {
 	Name string
-	// Namespace is where its Secret is.
+	// Namespace is the namespace of its Secret.
 	Namespace string
-	// Only is the one namespace that the process checks; "" is all.
+	// Only is the only namespace that the process serves. Empty means all namespaces.
 	Only    string
 	Manager manager.Manager
-	// Mutating serves the mutating webhook; nil for none.
+	// Mutating handles the mutating webhook. It is nil if there is none.
 	Mutating admission.Handler
-	// Writer writes to the control cluster for the leader only.
+	// Writer writes to the control cluster. Only the leader uses it.
 	Writer client.Client
 	Log    logr.Logger
 }
 
-// Serve adds the webhook to a process whose manager has the server of Serving. Without one it does nothing. From the
-// end of ctx on, API servers are sent away from this process, which answers anyway until it has ended.
+// Serve adds the webhook to a process. The manager of the process must have the server that Server returned. If no
+// webhook is served, Serve does nothing. After ctx ends, the server closes the connections of API servers, and answers
+// requests until the process has ended.
 func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handler) error {
 	if s.Off() {
 		return nil
 	}
 	if s.CertDir == "" && p.Only != "" {
-		return errors.New("--webhook-cert-dir is required with --namespace: the process has no right to the webhook configuration, which is cluster-wide, so it cannot keep a certificate itself")
+		return errors.New("--webhook-cert-dir is required with --namespace: the webhook configuration is cluster-wide, and the process has no permission to write it, so it cannot maintain a certificate")
 	}
 	serving := p.Manager.GetWebhookServer()
 	if own, ok := serving.(*server); ok {
 		own.leaveAfter(ctx)
 	}
-	serving.Register(Path, &webhook.Admission{Handler: within(p.Only, handler)})
+	serving.Register(Path, &webhook.Admission{Handler: onlyNamespace(p.Only, handler)})
 	if p.Mutating != nil {
-		serving.Register(MutatingPath, &webhook.Admission{Handler: within(p.Only, p.Mutating)})
+		serving.Register(MutatingPath, &webhook.Admission{Handler: onlyNamespace(p.Only, p.Mutating)})
 	}
 	ready := serving.StartedChecker()
 	lifetime := func() expiry.Lifetime { return expiry.OfCertificateFile(filepath.Join(s.CertDir, "tls.crt")) }
@@ -155,7 +158,7 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 			Writer: p.Writer, Clock: clock.RealClock{}, Log: p.Log.WithName("webhook-certificate"),
 		})
 		if err := s.keeper.Register(p.Manager); err != nil {
-			return fmt.Errorf("keep the certificate of the webhook: %w", err)
+			return fmt.Errorf("maintain the certificate of the webhook: %w", err)
 		}
 		lifetime = s.keeper.Lifetime
 		started := ready
@@ -174,9 +177,9 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 	return p.Manager.AddReadyzCheck("webhook", ready)
 }
 
-// within admits what is in another namespace than the one that the process checks, if there is one: it knows nothing
-// of it.
-func within(namespace string, handler admission.Handler) admission.Handler {
+// onlyNamespace admits all requests for other namespaces than the one that the process serves, because the process does
+// not know their objects.
+func onlyNamespace(namespace string, handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if namespace != "" && r.Namespace != namespace {
 			return admission.Allowed("")

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// spec judges the desired state of one machine.
+// spec validates the specification of a machine.
 func (v *Result) spec(path *field.Path, s *v1beta1.MachineSpec) {
 	v.nodeTemplate(path.Child("node"), &s.Node)
 	if s.ProviderSpec != nil && len(s.ProviderSpec.Raw) > provider.MaxSpecBytes {
@@ -20,15 +20,15 @@ func (v *Result) spec(path *field.Path, s *v1beta1.MachineSpec) {
 	}
 	timeouts := path.Child("timeouts")
 	if s.Timeouts.Drain != nil && s.Timeouts.Drain.Duration == 0 {
-		v.warn(timeouts.Child("drain"), "0s deletes pods without waiting for their disruption budgets")
+		v.warn(timeouts.Child("drain"), "with 0s, pods are deleted without regard to their PodDisruptionBudgets")
 	}
 	if c := s.Timeouts.CreationOrDefault(); c < time.Minute {
 		v.warn(timeouts.Child("creation"),
-			"%s is less than most instances take to become a Node: machines will fail and be replaced again and again", c)
+			"%s is less than most instances need to become a Node, so machines will fail and be replaced repeatedly", c)
 	}
 }
 
-// nodeTemplate judges what a Node carries.
+// nodeTemplate validates the labels, annotations and taints for the Node.
 func (v *Result) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
 	v.refuse(validation.NodeTemplate(path, n)...)
 	v.taints(path.Child("taints"), n.Taints)
@@ -38,18 +38,18 @@ func (v *Result) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
 func (v *Result) taints(path *field.Path, taints []corev1.Taint) {
 	for i, t := range taints {
 		if strings.HasPrefix(t.Key, "node.kubernetes.io/") {
-			v.warn(path.Index(i).Child("key"), "%s belongs to Kubernetes: it is left off after Kubernetes has removed it again "+
-				"and again", t.Key)
+			v.warn(path.Index(i).Child("key"), "%s is managed by Kubernetes; Machinist no longer sets it after Kubernetes "+
+				"has removed it repeatedly", t.Key)
 		}
 	}
 }
 
-// reserved refuses keys that Machinist writes itself.
+// reserved refuses keys that only Machinist may write.
 func (v *Result) reserved(path *field.Path, in map[string]string, keys ...string) {
 	v.refuse(validation.Keys(path, in, keys...)...)
 }
 
-// template judges what Machines are made from.
+// template validates the template of machines.
 func (v *Result) template(path *field.Path, t *v1beta1.MachineTemplateSpec) {
 	v.refuse(validation.Annotations(path.Child("metadata", "annotations"), t.ObjectMeta.Annotations)...)
 	v.spec(path.Child("spec"), &t.Spec)

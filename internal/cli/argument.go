@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// kind is one of Machinist's kinds as people write it.
+// kind is the name of an object kind as it is written in an argument.
 type kind string
 
 const (
@@ -14,11 +14,12 @@ const (
 	deployment kind = "machinedeployment"
 	migration  kind = "migration"
 	class      kind = "machineclass"
-	// node is one of Kubernetes' own.
+	// node is a kind of Kubernetes.
 	node kind = "node"
 )
 
-// kindOf understands what kubectl understands: singular, plural, short name, and the full name with its group.
+// kindOf returns the kind that an argument names. Like kubectl, it accepts the singular, the plural, the short name,
+// and the full name with its group.
 func kindOf(text string) (kind, bool) {
 	switch strings.ToLower(text) {
 	case "node", "nodes", "no":
@@ -43,8 +44,8 @@ func kindOf(text string) (kind, bool) {
 	return "", false
 }
 
-// reference reads TYPE/NAME or TYPE NAME, as kubectl does, where the type must be one of those allowed. A single NAME
-// is taken as the first of them.
+// reference parses TYPE/NAME or TYPE NAME, as kubectl does. The type must be one of the allowed kinds. A single NAME
+// means an object of the first allowed kind.
 func reference(args []string, allowed ...kind) (kind, string, error) {
 	var asked, name string
 	switch {

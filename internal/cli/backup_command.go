@@ -21,17 +21,17 @@ func backupCommand(env *Env) *cobra.Command {
 	var file, system, clusterID string
 	cmd := &cobra.Command{
 		Use:   "backup",
-		Short: "Write down a fleet, to restore it in another control cluster",
-		Long: `Write down a fleet: deployments, sets, machines with their provider IDs, classes, health checks,
-and the Secrets of classes.
+		Short: "Write a backup of a fleet, to restore it in another control cluster",
+		Long: `Write a backup of a fleet: deployments, sets, machines with their provider IDs, classes, health checks, and the Secrets
+of classes.
 
-machinist restore makes it again in a control cluster that knows nothing of it. The instances are not
-touched: each machine takes its own over. A backup has the credentials of clouds: keep it as you keep
-those, or leave them out by --without-secrets and bring the Secrets back another way.`,
-		Example: `  # All namespaces, into a file that only you can read
+"machinist restore" creates the fleet in a control cluster without these objects. The instances do not change, and each
+machine adopts its own instance. A backup contains the credentials of clouds, so store it as safely as the credentials.
+Alternatively, leave the Secrets out with --without-secrets and restore them in another way.`,
+		Example: `  # Back up all namespaces to a file that only you can read
   machinist backup -A -f fleet.yaml
 
-  # One namespace, encrypted on the way
+  # Back up one namespace, encrypted
   machinist backup -n prod | age -r RECIPIENT > prod.yaml.age`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -58,9 +58,9 @@ those, or leave them out by --without-secrets and bring the Secrets back another
 				return err
 			}
 			for _, object := range left {
-				fmt.Fprintf(env.Err, "%s is being deleted, and left out.\n", object)
+				fmt.Fprintf(env.Err, "%s is being deleted and is not in the backup.\n", object)
 			}
-			_, err = fmt.Fprintf(env.Err, "%s, %s, %s of cluster %s.\n",
+			_, err = fmt.Fprintf(env.Err, "Backed up %s, %s and %s of cluster %s.\n",
 				wording.Count(int32(fleet.Count("MachineDeployment")), "deployment"),
 				wording.Count(int32(fleet.Count("MachineSet")), "set"),
 				wording.Count(int32(fleet.Count("Machine")), "machine"), fleet.ClusterID)
@@ -68,17 +68,17 @@ those, or leave them out by --without-secrets and bring the Secrets back another
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&all, "all-namespaces", "A", false, "write down what is in all namespaces")
-	flags.StringVarP(&file, "filename", "f", "-", "file to write, which must not exist; - is the standard output")
+	flags.BoolVarP(&all, "all-namespaces", "A", false, "back up all namespaces")
+	flags.StringVarP(&file, "filename", "f", "-", "file to write, which must not exist; - means standard output")
 	flags.BoolVar(&withoutSecrets, "without-secrets", false, "leave out the Secrets with credentials and user data")
 	flags.StringVar(&clusterID, "cluster-id", "",
-		"cluster id that the instances are tagged with; default: the one that the processes recorded")
+		"cluster ID in the tags of the instances (default: the cluster ID that the processes recorded)")
 	flags.StringVar(&system, "system-namespace", "",
-		"namespace in which the processes keep their records; default: the usual ones")
+		"namespace of the processes' records; by default machinist-system, kube-system and the fleet's namespace are tried")
 	return cmd
 }
 
-// writeBackup writes to the standard output or to a new file that only its owner can read.
+// writeBackup writes a backup to standard output, or to a new file that only its owner can read.
 func writeBackup(env *Env, fleet backup.Fleet, file string) error {
 	if file == "-" {
 		return fleet.Write(env.Out)
@@ -94,7 +94,7 @@ func writeBackup(env *Env, fleet backup.Fleet, file string) error {
 	return out.Close()
 }
 
-// clusterID returns the id that the processes recorded when they first ran here.
+// clusterID returns the cluster ID that the processes recorded when they first started in this cluster.
 func (c *Cluster) clusterID(ctx context.Context, system string) (string, error) {
 	for _, space := range systemNamespaces(system, c.Namespace) {
 		record := &corev1.ConfigMap{}
@@ -109,6 +109,6 @@ func (c *Cluster) clusterID(ctx context.Context, system string) (string, error) 
 			return "", c.Explain(err)
 		}
 	}
-	return "", fmt.Errorf("the cluster id is not recorded where you may read it (ConfigMap %s in the namespace of the "+
-		"processes): name it by --cluster-id, or the namespace by --system-namespace", process.IdentityRecord)
+	return "", fmt.Errorf("no cluster ID found in a ConfigMap %s that you may read: set --cluster-id, or name the "+
+		"processes' namespace with --system-namespace", process.IdentityRecord)
 }

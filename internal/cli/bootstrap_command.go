@@ -15,18 +15,18 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
-// BootstrapCommand has the commands about what makes a machine a node. They ask no cluster.
+// BootstrapCommand returns the command bootstrap and its subcommands. They do not connect to a cluster.
 func BootstrapCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
-		Short: "Write what makes a machine a node",
+		Short: "Generate user data that joins machines to a cluster",
 		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(renderCommand(env))
 	return cmd
 }
 
-// render are the flags of a template as people write them: files by their names, pairs with an equals sign.
+// render contains the flags of bootstrap render. Files are paths, and pairs are separated by an equals sign.
 type render struct {
 	options                               profile.Options
 	name, namespace, output               string
@@ -39,17 +39,19 @@ func renderCommand(env *Env) *cobra.Command {
 	r := &render{}
 	cmd := &cobra.Command{
 		Use:   "render --profile PROFILE --name NAME",
-		Short: "Print a Secret with a user-data template, by which machines of a distribution become nodes",
-		Long: `Print a Secret with a user-data template, by which machines of a distribution become nodes.
+		Short: "Print a Secret with the user-data template for a Linux distribution",
+		Long: `Print a Secret with a user-data template that makes machines with a Linux distribution join the target cluster.
 
-Profiles: ` + strings.Join(profile.Names(), ", ") + `. A MachineClass names the Secret in userDataRef. Machinist replaces the
-placeholders in it, such as <<BOOTSTRAP_TOKEN>>, for each machine. No cluster is asked and nothing is applied.`,
-		Example: `  # Debian with the kubelet of a package repository
+Profiles: ` + strings.Join(profile.Names(), ", ") + `.
+
+A MachineClass refers to the Secret in userDataRef. Machinist replaces the placeholders in the template, such as
+<<BOOTSTRAP_TOKEN>>, for each machine. The command does not connect to a cluster and applies nothing.`,
+		Example: `  # Debian with the kubelet from a package repository
   machinist bootstrap render --profile debian --name workers \
     --package-repository https://packages.example/{minor}/deb/ --package-repository-key kubernetes.asc |
     kubectl apply -f -
 
-  # Flatcar with a kubelet that is downloaded
+  # Flatcar with a kubelet from a URL
   machinist bootstrap render --profile flatcar --name workers \
     --kubelet-url 'https://files.example/<<KUBELET_VERSION>>/kubelet' --kubelet-sha256 v1.36.3=CHECKSUM`,
 		Args:              cobra.NoArgs,
@@ -63,7 +65,7 @@ placeholders in it, such as <<BOOTSTRAP_TOKEN>>, for each machine. No cluster is
 				_, err = env.Out.Write(manifest)
 				return err
 			}
-			// The template may have the password of a proxy.
+			// The template may contain the password of a proxy.
 			if err := os.WriteFile(r.output, manifest, 0o600); err != nil {
 				return fmt.Errorf("--output: %w", err)
 			}
@@ -74,49 +76,50 @@ placeholders in it, such as <<BOOTSTRAP_TOKEN>>, for each machine. No cluster is
 	return cmd
 }
 
+// addFlags adds the flags to a command.
 func (r *render) addFlags(cmd *cobra.Command) {
 	f, o := cmd.Flags(), &r.options
-	f.StringVar(&o.Profile, "profile", "", "one of: "+strings.Join(profile.Names(), ", ")+". Required")
-	f.StringVar(&r.name, "name", "", "name of the Secret. Required")
-	f.StringVarP(&r.namespace, "namespace", "n", "", "namespace of the Secret; without it the manifest has none")
-	f.StringVarP(&r.output, "output", "o", "", "file to write instead of the standard output")
+	f.StringVar(&o.Profile, "profile", "", "one of: "+strings.Join(profile.Names(), ", ")+" (required)")
+	f.StringVar(&r.name, "name", "", "name of the Secret (required)")
+	f.StringVarP(&r.namespace, "namespace", "n", "", "namespace of the Secret (default: the manifest has no namespace)")
+	f.StringVarP(&r.output, "output", "o", "", "file to write (default: standard output)")
 
-	f.StringVar(&r.runtime, "runtime", "", "where containerd comes from: package or preinstalled (default: the profile's)")
+	f.StringVar(&r.runtime, "runtime", "", "source of containerd: package or preinstalled (default: the profile's source)")
 	f.StringArrayVar(&r.mirrors, "registry-mirror", nil, "REGISTRY=URL of a mirror of images; may be repeated")
-	f.StringVar(&o.HTTPProxy, "http-proxy", "", "URL of the proxy for http, for containerd, kubelet and packages")
-	f.StringVar(&o.HTTPSProxy, "https-proxy", "", "URL of the proxy for https")
-	f.StringVar(&o.NoProxy, "no-proxy", "", "hosts, domains and networks that are reached without a proxy, separated by commas")
+	f.StringVar(&o.HTTPProxy, "http-proxy", "", "URL of the http proxy for containerd, kubelet and packages")
+	f.StringVar(&o.HTTPSProxy, "https-proxy", "", "URL of the https proxy for containerd, kubelet and packages")
+	f.StringVar(&o.NoProxy, "no-proxy", "", "hosts, domains and networks that are accessed without a proxy, separated by commas")
 	f.StringArrayVar(&o.SSHKeys, "ssh-key", nil, "public key that may log in as the image's default user; may be repeated")
-	f.BoolVar(&o.SetHostname, "set-hostname", false, "name the host as the Machine, where the cloud does not name it")
+	f.BoolVar(&o.SetHostname, "set-hostname", false, "set the hostname to the name of the Machine, for clouds that do not set it")
 
-	f.StringVar(&o.Server, "server", "", "URL of the servers that agents of k3s and RKE2 join (default for k3s: that of the API server)")
+	f.StringVar(&o.Server, "server", "", "URL of the servers that agents of k3s and RKE2 join (default for k3s: the URL of the API server)")
 
-	f.StringVar(&r.kubelet, "kubelet", "", "where the kubelet comes from: packages, url or preinstalled (default: the profile's)")
-	f.StringVar(&o.PackageRepository, "package-repository", "", "URL of the kubelet's package repository, {minor} stands for v1.36 and the like")
-	f.StringVar(&r.repositoryKey, "package-repository-key", "", "file with the repository's OpenPGP key, armoured")
-	f.StringVar(&o.KubeletURL, "kubelet-url", "", "URL of the kubelet, with <<KUBELET_VERSION>> in place of the version")
+	f.StringVar(&r.kubelet, "kubelet", "", "source of the kubelet: packages, url or preinstalled (default: the profile's source)")
+	f.StringVar(&o.PackageRepository, "package-repository", "", "URL of the kubelet's package repository; {minor} is replaced by the minor version, such as v1.36")
+	f.StringVar(&r.repositoryKey, "package-repository-key", "", "file with the repository's OpenPGP key in ASCII armor")
+	f.StringVar(&o.KubeletURL, "kubelet-url", "", "URL of the kubelet; <<KUBELET_VERSION>> is replaced by the version")
 	f.StringArrayVar(&r.sums, "kubelet-sha256", nil, "VERSION=CHECKSUM of the kubelet at --kubelet-url; may be repeated")
 	f.StringVar(&o.KubeletBinary, "kubelet-binary", "", "path of a preinstalled kubelet (default \"/usr/bin/kubelet\")")
 
-	f.StringVar(&r.kubeletConfig, "kubelet-config", "", "file with a KubeletConfiguration to merge into the profile's")
+	f.StringVar(&r.kubeletConfig, "kubelet-config", "", "file with a KubeletConfiguration to merge into the profile's configuration")
 	f.StringSliceVar(&r.features, "feature-gates", nil, "feature gates of the kubelet, as NAME=true or NAME=false")
-	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "address of the cluster's name server; may be repeated")
-	f.StringVar(&r.caFile, "client-ca", "", "file with the authorities whose clients may call the kubelet (default: those of the API server's certificate)")
-	f.StringArrayVar(&r.files, "file", nil, "PATH=LOCAL, a file for the machine; may be repeated")
-	f.StringArrayVar(&r.units, "unit", nil, "NAME=LOCAL, a unit of systemd to start on the machine; may be repeated")
+	f.StringSliceVar(&o.ClusterDNS, "cluster-dns", nil, "address of the cluster's DNS server; may be repeated")
+	f.StringVar(&r.caFile, "client-ca", "", "file with the certificate authorities of the kubelet's clients (default: the authorities of the API server's certificate)")
+	f.StringArrayVar(&r.files, "file", nil, "PATH=LOCAL, a local file to write to PATH on the machine; may be repeated")
+	f.StringArrayVar(&r.units, "unit", nil, "NAME=LOCAL, a local file with a systemd unit to start on the machine; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profile.Names(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// secret returns the manifest, and warns of what looks like a misspelt placeholder in it.
+// secret returns the manifest of the Secret. It writes warnings about text that looks like a misspelt placeholder.
 func (r *render) secret(warnings io.Writer) ([]byte, error) {
 	if r.name == "" {
-		return nil, errors.New("--name is not set: give the name of the Secret")
+		return nil, errors.New("--name is not set: specify the name of the Secret")
 	}
-	if wrong := validation.IsDNS1123Subdomain(r.name); len(wrong) > 0 {
-		return nil, fmt.Errorf("--name %q: %s", r.name, wrong[0])
+	if problems := validation.IsDNS1123Subdomain(r.name); len(problems) > 0 {
+		return nil, fmt.Errorf("--name %q: %s", r.name, problems[0])
 	}
-	if wrong := validation.IsDNS1123Label(r.namespace); r.namespace != "" && len(wrong) > 0 {
-		return nil, fmt.Errorf("--namespace %q: %s", r.namespace, wrong[0])
+	if problems := validation.IsDNS1123Label(r.namespace); r.namespace != "" && len(problems) > 0 {
+		return nil, fmt.Errorf("--namespace %q: %s", r.namespace, problems[0])
 	}
 	if err := r.read(); err != nil {
 		return nil, err
@@ -126,13 +129,13 @@ func (r *render) secret(warnings io.Writer) ([]byte, error) {
 		return nil, err
 	}
 	for _, unknown := range bootstrap.Suspicious(template) {
-		fmt.Fprintf(warnings, "Warning: %s is not a placeholder and stays as it is; placeholders are <<%s>>.\n", unknown,
+		fmt.Fprintf(warnings, "Warning: %s is not a placeholder and is not replaced. The placeholders are <<%s>>.\n", unknown,
 			strings.Join(bootstrap.Placeholders(), ">>, <<"))
 	}
 	return profile.Secret(r.name, r.namespace, template), nil
 }
 
-// read reads files and takes pairs apart.
+// read reads the files named by flags, and parses pairs.
 func (r *render) read() error {
 	o := &r.options
 	o.Runtime, o.Kubelet = profile.Runtime(r.runtime), profile.KubeletSource(r.kubelet)
@@ -148,7 +151,7 @@ func (r *render) read() error {
 		if err != nil {
 			return fmt.Errorf("--%s: %w", one.flag, err)
 		}
-		*one.into = append([]byte{}, content...) // An empty file is given, too.
+		*one.into = append([]byte{}, content...) // The slice is not nil, even if the file is empty.
 	}
 	for _, mirror := range r.mirrors {
 		registry, url, _ := strings.Cut(mirror, "=")
@@ -158,7 +161,7 @@ func (r *render) read() error {
 	for _, pair := range r.sums {
 		version, sum, _ := strings.Cut(pair, "=")
 		if other, twice := o.KubeletSHA256[version]; twice && other != sum {
-			return fmt.Errorf("--kubelet-sha256 %q: the version has another checksum, too", pair)
+			return fmt.Errorf("--kubelet-sha256 %q: the version also has another checksum", pair)
 		}
 		o.KubeletSHA256[version] = sum
 	}
@@ -171,20 +174,20 @@ func (r *render) read() error {
 		}
 		o.FeatureGates[feature] = on
 	}
-	return r.readOwn()
+	return r.readMachineFiles()
 }
 
-// readOwn reads the files that the machine gets as they are.
-func (r *render) readOwn() error {
+// readMachineFiles reads the files and units that are copied to the machine.
+func (r *render) readMachineFiles() error {
 	for _, pair := range r.files {
-		path, content, mode, err := local("--file", "PATH", pair)
+		path, content, mode, err := readPair("--file", "PATH", pair)
 		if err != nil {
 			return err
 		}
 		r.options.Files = append(r.options.Files, profile.File{Path: path, Content: content, Executable: mode&0o100 != 0})
 	}
 	for _, pair := range r.units {
-		name, content, _, err := local("--unit", "NAME", pair)
+		name, content, _, err := readPair("--unit", "NAME", pair)
 		if err != nil {
 			return err
 		}
@@ -193,11 +196,11 @@ func (r *render) readOwn() error {
 	return nil
 }
 
-// local reads the file of a pair.
-func local(flag, what, pair string) (key string, content []byte, mode os.FileMode, err error) {
+// readPair parses a pair of a key and a local file, and reads the file. keyName is the name of the key in messages.
+func readPair(flag, keyName, pair string) (key string, content []byte, mode os.FileMode, err error) {
 	key, path, ok := strings.Cut(pair, "=")
 	if !ok || key == "" || path == "" {
-		return "", nil, 0, fmt.Errorf("%s %q: write %s=FILE, with a file of this machine", flag, pair, what)
+		return "", nil, 0, fmt.Errorf("%s %q: write %s=LOCAL, where LOCAL is a local file", flag, pair, keyName)
 	}
 	info, err := os.Stat(path)
 	if err == nil {

@@ -30,17 +30,17 @@ func TestBootstrapRender(t *testing.T) {
 		"without a server": {args: []string{"--profile=rke2", "--name=w"}, fails: "--server is not set"},
 		"kubeadm": {args: []string{"--profile=kubeadm", "--name=w", "--set-hostname"},
 			reports: "<<KUBEADM_JOIN_CONFIG>>"},
-		"into a file":       {args: []string{"--profile=preinstalled", "--name=w", "--output=" + out}},
-		"without a name":    {args: []string{"--profile=preinstalled"}, fails: "--name is not set"},
-		"a bad name":        {args: []string{"--profile=preinstalled", "--name=A_b"}, fails: `--name "A_b"`},
-		"a bad namespace":   {args: []string{"--profile=preinstalled", "--name=a", "-n=A"}, fails: `--namespace "A"`},
-		"no profile":        {args: []string{"--name=a"}, fails: `--profile ""`},
-		"a missing file":    {args: []string{"--name=a", "--kubelet-config=/nowhere/x"}, fails: "--kubelet-config: open /nowhere/x"},
-		"a file's form":     {args: []string{"--name=a", "--file=/a"}, fails: `--file "/a": write PATH=FILE`},
-		"a missing unit":    {args: []string{"--name=a", "--unit=a.service=/nowhere/x"}, fails: `--unit "a.service=/nowhere/x"`},
-		"a feature's form":  {args: []string{"--name=a", "--feature-gates=A=x"}, fails: `--feature-gates "A=x"`},
-		"two checksums":     {args: []string{"--name=a", "--kubelet-sha256=v1=a", "--kubelet-sha256=v1=b"}, fails: `--kubelet-sha256 "v1=b"`},
-		"an unwritable one": {args: []string{"--profile=preinstalled", "--name=w", "-o=/nowhere/x"}, fails: "--output"},
+		"into a file":        {args: []string{"--profile=preinstalled", "--name=w", "--output=" + out}},
+		"without a name":     {args: []string{"--profile=preinstalled"}, fails: "--name is not set"},
+		"a bad name":         {args: []string{"--profile=preinstalled", "--name=A_b"}, fails: `--name "A_b"`},
+		"a bad namespace":    {args: []string{"--profile=preinstalled", "--name=a", "-n=A"}, fails: `--namespace "A"`},
+		"no profile":         {args: []string{"--name=a"}, fails: `--profile ""`},
+		"a missing file":     {args: []string{"--name=a", "--kubelet-config=/nowhere/x"}, fails: "--kubelet-config: open /nowhere/x"},
+		"an invalid file":    {args: []string{"--name=a", "--file=/a"}, fails: `--file "/a": write PATH=LOCAL`},
+		"a missing unit":     {args: []string{"--name=a", "--unit=a.service=/nowhere/x"}, fails: `--unit "a.service=/nowhere/x"`},
+		"an invalid feature": {args: []string{"--name=a", "--feature-gates=A=x"}, fails: `--feature-gates "A=x"`},
+		"two checksums":      {args: []string{"--name=a", "--kubelet-sha256=v1=a", "--kubelet-sha256=v1=b"}, fails: `--kubelet-sha256 "v1=b"`},
+		"an unwritable file": {args: []string{"--profile=preinstalled", "--name=w", "-o=/nowhere/x"}, fails: "--output"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var printed bytes.Buffer
@@ -58,7 +58,7 @@ func TestBootstrapRender(t *testing.T) {
 	}
 	info, err := os.Stat(out)
 	if err != nil || info.Mode() != 0o600 || info.Size() == 0 {
-		t.Errorf("the file is %v, %v; want one that only its owner reads", info, err)
+		t.Errorf("the file is %v, %v; want a file that only its owner can read", info, err)
 	}
 }
 

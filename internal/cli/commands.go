@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// Commands are all commands about a cluster. Each carries the flags that choose one.
+// Commands returns all commands that work on a cluster. Each has the flags that choose the cluster.
 func Commands(env *Env) []*cobra.Command {
 	commands := []*cobra.Command{statusCommand(env), treeCommand(env), whyCommand(env), orphansCommand(env),
 		rolloutCommand(env), planCommand(env), migrateCommand(env), versionCommand(env), backupCommand(env),

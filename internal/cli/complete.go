@@ -13,10 +13,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// completionPatience is how long a person who pressed Tab waits for a cluster.
-const completionPatience = 3 * time.Second
+// completionTimeout limits how long shell completion waits for the cluster.
+const completionTimeout = 3 * time.Second
 
-// completion completes TYPE/NAME and TYPE NAME from the cluster. Where that cannot be asked there is nothing to offer.
+// completion completes TYPE/NAME and TYPE NAME from the cluster. It offers nothing if the cluster cannot be read.
 func (e *Env) completion(allowed ...kind) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		prefix, kinds := "", allowed
@@ -61,12 +61,12 @@ func (e *Env) completeName(k kind) func(*cobra.Command, []string, string) ([]str
 	}
 }
 
-// namesOf returns the names of the objects of a kind in the chosen namespace, none if they cannot be read.
+// namesOf returns the names of the objects of a kind in the chosen namespace, or nil if they cannot be read.
 func (e *Env) namesOf(ctx context.Context, k kind) []string {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	ctx, cancel := context.WithTimeout(ctx, completionPatience)
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	c, err := e.Connect()
 	if err != nil {

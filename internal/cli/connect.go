@@ -7,7 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	_ "time/tzdata" // Windows of disruption budgets have time zones, which not every system knows.
+	_ "time/tzdata" // Windows of disruption budgets have time zones, and not every system has the zone database.
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -28,22 +28,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	_ "machinist.dev/machinist/internal/platform/roots" // For images, whose system has none.
+	_ "machinist.dev/machinist/internal/platform/roots" // The container images contain no root certificates.
 )
 
-// Cluster is the control cluster that a command asks.
+// Cluster is a client of the control cluster.
 type Cluster struct {
 	client.WithWatch
-	// Namespace is the one chosen by --namespace, or the context's.
+	// Namespace is the value of --namespace, or the context's namespace.
 	Namespace string
 	server    string
 	clock     *serverClock
 	config    *rest.Config
-	// withoutSecrets leaves out what would be said of Secrets: not even their metadata is read.
+	// withoutSecrets disables all reads of Secrets, including their metadata. Reports then leave them out.
 	withoutSecrets bool
 }
 
-// scheme knows what commands read.
+// scheme returns a scheme with all types that commands read.
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(v1beta1.AddToScheme(s))
@@ -61,11 +61,11 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// Connect returns a client of the cluster that the flags choose. Nothing is asked of the cluster yet.
+// Connect returns a client of the cluster that the flags choose. It sends no request.
 func (e *Env) Connect() (*Cluster, error) { return e.connect(nil) }
 
-// connect does the same, through a transport that is made for the address of the API server.
-func (e *Env) connect(through func(host string) func(http.RoundTripper) http.RoundTripper) (*Cluster, error) {
+// connect is like Connect. If wrapFor is not nil, its result for the address of the API server wraps the transport.
+func (e *Env) connect(wrapFor func(host string) func(http.RoundTripper) http.RoundTripper) (*Cluster, error) {
 	if err := e.checkKubeconfig(); err != nil {
 		return nil, err
 	}
@@ -77,13 +77,13 @@ func (e *Env) connect(through func(host string) func(http.RoundTripper) http.Rou
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	// A person waits: no throttling of the handful of requests that a command makes.
+	// Do not throttle the few requests of a command, because a user waits for the result.
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandlerWithContext = warningCollector{}
 	clock := &serverClock{now: e.Now}
-	config.Wrap(clock.through)
-	if through != nil {
-		config.Wrap(through(config.Host))
+	config.Wrap(clock.wrap)
+	if wrapFor != nil {
+		config.Wrap(wrapFor(config.Host))
 	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
 	if err != nil {
@@ -92,7 +92,7 @@ func (e *Env) connect(through func(host string) func(http.RoundTripper) http.Rou
 	return &Cluster{WithWatch: c, Namespace: namespace, server: config.Host, clock: clock, config: config}, nil
 }
 
-// Explain says what an error of the cluster means for a person at a terminal. It wraps the error.
+// Explain wraps an error of the cluster with an explanation for the user.
 func (c *Cluster) Explain(err error) error { return explain(err, c.server) }
 
 func explain(err error, server string) error {
@@ -105,18 +105,19 @@ func explain(err error, server string) error {
 	case err == nil, errors.Is(err, context.Canceled):
 		return err
 	case meta.IsNoMatchError(err), isUnknownResource(err):
-		return fmt.Errorf("the cluster at %s does not know Machinist's kinds: are its CRDs installed there, is this the control cluster? (%w)", server, err)
+		return fmt.Errorf("the cluster at %s does not serve Machinist's kinds: check that it is the control cluster and that the CRDs are installed (%w)", server, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the cluster at %s does not accept your credentials: %w", server, err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("you may not do this in the cluster at %s: %w", server, err)
+		return fmt.Errorf("you do not have the permission for this in the cluster at %s: %w", server, err)
 	case errors.As(err, &dial), errors.As(err, &asked), errors.As(err, &group):
 		return fmt.Errorf("the cluster at %s does not answer: %w", server, err)
 	}
 	return err
 }
 
-// isUnknownResource tells the 404 of a path that the API server does not serve from that of an object.
+// isUnknownResource reports whether an error is the 404 of a path that the API server does not serve. The 404 of a
+// missing object is different: it names the object.
 func isUnknownResource(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {

@@ -39,17 +39,17 @@ func (c *Cluster) ownedBy(ctx context.Context, d *v1beta1.MachineDeployment) ([]
 	var machines v1beta1.MachineList
 	for _, list := range []client.ObjectList{&sets, &machines} {
 		if err := c.List(ctx, list, client.InNamespace(d.Namespace)); err != nil {
-			return nil, nil, c.Explain(fmt.Errorf("list what belongs to machinedeployment %q: %w", d.Name, err))
+			return nil, nil, c.Explain(fmt.Errorf("list the sets and machines of machinedeployment %q: %w", d.Name, err))
 		}
 	}
 	joined := inventory.Join([]v1beta1.MachineDeployment{*d}, sets.Items, machines.Items)
 	return joined.Sets(d), joined.AllMachines(d), nil
 }
 
-// mostConflicts is how often a change is tried that others' writes of the status come between.
-const mostConflicts = 10
+// maxConflicts limits how often a change is tried again after a conflict with a write of the status.
+const maxConflicts = 10
 
-// edit makes a change of a deployment, unless somebody else has changed meanwhile what it was decided upon.
+// edit changes a deployment. It fails if another client has changed the specification since d was read.
 func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change func(*v1beta1.MachineDeployment),
 	options ...client.PatchOption) error {
 	_, err := edit(ctx, c, d, func(d *v1beta1.MachineDeployment) error {
@@ -59,9 +59,9 @@ func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change
 	return err
 }
 
-// edit makes a change of an object, unless somebody else has changed meanwhile the specification that it was decided
-// upon. change is called again for each version whose status has changed, and may refuse it. The changed object is
-// returned.
+// edit changes an object and returns the result. It fails if another client has changed the specification since o was
+// read. If only the status has changed, edit calls change again for the new version. change may return an error to
+// stop.
 func edit[T client.Object](ctx context.Context, c *Cluster, o T, change func(T) error,
 	options ...client.PatchOption) (T, error) {
 	var none T
@@ -69,7 +69,7 @@ func edit[T client.Object](ctx context.Context, c *Cluster, o T, change func(T) 
 	if err != nil {
 		return none, err
 	}
-	for range mostConflicts {
+	for range maxConflicts {
 		after := o.DeepCopyObject().(T)
 		if err := change(after); err != nil {
 			return none, err
@@ -88,10 +88,11 @@ func edit[T client.Object](ctx context.Context, c *Cluster, o T, change func(T) 
 		case err != nil:
 			return none, c.Explain(err)
 		case fresh.GetUID() != o.GetUID() || fresh.GetGeneration() != o.GetGeneration():
-			return none, fmt.Errorf("%s %q was changed by somebody else meanwhile: nothing was done, check it again", kind,
-				o.GetName())
+			return none, fmt.Errorf("%s %q was changed by another client in the meantime: nothing was written, "+
+				"check the object and try again", kind, o.GetName())
 		}
 		o = fresh
 	}
-	return none, fmt.Errorf("%s %q: others wrote to it each time that it had to be changed; try again", kind, o.GetName())
+	return none, fmt.Errorf("change %s %q: %d attempts failed because of conflicts with other clients; try again", kind,
+		o.GetName(), maxConflicts)
 }

@@ -12,14 +12,14 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// disruptions returns how far the budgets of a namespace are used, and what of that could not be read, in a sentence.
-// An installation that does not have the kind has no budgets.
+// disruptions returns the use of the disruption budgets of a namespace. If the user has no permission to list the
+// budgets, the string is a sentence about that. An installation without the kind has no budgets.
 func (c *Cluster) disruptions(ctx context.Context, namespace string, now time.Time) (*disruption.View, string, error) {
 	var budgets v1beta1.MachineDisruptionBudgetList
 	switch err := c.List(ctx, &budgets, client.InNamespace(namespace)); {
 	case err == nil, meta.IsNoMatchError(err), isUnknownResource(err):
 	case apierrors.IsForbidden(err):
-		return disruption.NewView(nil, nil, nil, now), "You may not list disruption budgets, so nothing is said of them.", nil
+		return disruption.NewView(nil, nil, nil, now), "You may not list disruption budgets, so they are left out.", nil
 	default:
 		return nil, "", c.Explain(err)
 	}
@@ -36,7 +36,7 @@ func (c *Cluster) disruptions(ctx context.Context, namespace string, now time.Ti
 	}
 	parsed := make([]*disruption.Budget, len(budgets.Items))
 	for i := range budgets.Items {
-		parsed[i], _ = disruption.Parse(&budgets.Items[i]) // One that cannot be understood allows nothing.
+		parsed[i], _ = disruption.Parse(&budgets.Items[i]) // An invalid budget allows no disruptions.
 	}
 	return disruption.NewView(parsed, machines, nil, now), "", nil
 }

@@ -13,27 +13,27 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Env is what all commands share: where they write, how, and which cluster they ask.
+// Env is the environment of all commands: their outputs, the style of text, and the choice of the cluster.
 type Env struct {
-	// Out is for what was asked, Err for what is said beside it.
+	// Out receives results, Err receives notes, warnings and progress.
 	Out, Err io.Writer
-	// Terminal says that Out is one: a line may then be drawn again in place. Width is its width in columns, 0 when it
-	// is none.
+	// Terminal is true if Out is a terminal, where a line can be drawn again in place. Width is its width in columns, or
+	// 0 if Out is not a terminal.
 	Terminal bool
 	Width    int
-	// Colour says that text may be coloured: Out is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
+	// Colour allows coloured text: Out is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
 	Colour bool
-	// Plain says that only ASCII must be drawn: Out is no terminal, or the locale is not one of UTF-8.
+	// Plain restricts text to ASCII: Out is not a terminal, or the locale does not use UTF-8.
 	Plain bool
-	// Now is the clock that ages are reported by.
+	// Now is the clock for the ages in reports.
 	Now func() time.Time
 
-	// rules say which kubeconfig is read, and overrides what flags put in place of its content.
+	// rules choose the kubeconfig. overrides are the values of flags that replace its content.
 	rules     *clientcmd.ClientConfigLoadingRules
 	overrides *clientcmd.ConfigOverrides
 }
 
-// NewEnv returns the environment of a command that writes to these two, as the process's variables want it.
+// NewEnv returns an environment that writes to out and err. The process's environment variables determine its style.
 func NewEnv(out, err io.Writer) *Env {
 	e := &Env{Out: out, Err: err, Plain: true, Now: time.Now, rules: clientcmd.NewDefaultClientConfigLoadingRules(),
 		overrides: &clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults}}
@@ -47,14 +47,13 @@ func NewEnv(out, err io.Writer) *Env {
 	return e
 }
 
-// isUTF8 says whether a locale writes UTF-8.
+// isUTF8 reports whether a locale uses UTF-8.
 func isUTF8(locale string) bool {
 	locale = strings.ToLower(locale)
 	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
-// Add gives a command the flags that kubectl has for choosing a cluster, context, user and namespace, for itself and
-// the commands under it.
+// Add adds kubectl's flags for the cluster, context, user and namespace to a command and its subcommands.
 func (e *Env) Add(cmd *cobra.Command) *cobra.Command {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&e.rules.ExplicitPath, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
@@ -63,13 +62,13 @@ func (e *Env) Add(cmd *cobra.Command) *cobra.Command {
 		switch flag.Name {
 		case "kubeconfig", clientcmd.FlagContext, clientcmd.FlagNamespace, clientcmd.FlagTimeout:
 		default:
-			flag.Hidden = true // It works, and hardly anybody needs it.
+			flag.Hidden = true // The flag works, but is rarely needed.
 		}
 	})
 	return cmd
 }
 
-// clientConfig is what the kubeconfig and the flags say.
+// clientConfig returns the client configuration from the kubeconfig and the flags.
 func (e *Env) clientConfig() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(e.rules, e.overrides)
 }

@@ -15,34 +15,34 @@ import (
 )
 
 const (
-	// firstRetry and longestRetry bound the pauses between attempts to reach an API server that went away.
-	firstRetry, longestRetry = 200 * time.Millisecond, 5 * time.Second
-	// shortWatch is how long a watch lasts that is worth no other without a pause.
+	// firstRetry and maxRetry are the shortest and the longest pause between attempts to reach the API server.
+	firstRetry, maxRetry = 200 * time.Millisecond, 5 * time.Second
+	// shortWatch is the minimum duration of a watch that is followed by another one without a pause.
 	shortWatch = time.Second
-	// rejectionPatience is how long a server that has come back may refuse what it allowed before: it answers before it
-	// has read its own rules.
-	rejectionPatience = 30 * time.Second
+	// rejectionTimeout limits how long requests are retried that a restarted API server rejects although it allowed them
+	// before. The server answers before it has read the RBAC rules.
+	rejectionTimeout = 30 * time.Second
 )
 
-// followed is what is said beside an object that is followed.
-type followed struct {
-	// unwatchable says what to do without the right to watch.
+// followTexts are the messages of follow.
+type followTexts struct {
+	// unwatchable is the advice for users without the permission to watch.
 	unwatchable string
-	// lost is called once for each time that the API server is lost.
+	// lost is called once each time the connection to the API server is lost.
 	lost func(error)
 }
 
-// follow calls seen with the object and with each later version of it, until that says done, returns an error, or
-// ctx ends. If it says when to check again it is called then at the latest. A watch that ends is begun again, and an
-// API server that is unreachable is waited for.
-func follow[T client.Object](ctx context.Context, c *Cluster, o T, beside followed,
+// follow calls seen with the object and with each later version of it until seen returns done or an error, or ctx ends.
+// If seen returns a duration, it is called again after that time even without a change. follow restarts watches that
+// end, and tries again while the API server is unreachable.
+func follow[T client.Object](ctx context.Context, c *Cluster, o T, texts followTexts,
 	seen func(T) (done bool, again time.Duration, err error)) error {
 	kind, list, err := kindAndList(c, o)
 	if err != nil {
 		return err
 	}
 	first := o
-	f := follower[T]{Cluster: c, followed: beside, kind: kind, list: list, pause: firstRetry}
+	f := follower[T]{Cluster: c, followTexts: texts, kind: kind, list: list, pause: firstRetry}
 	for {
 		done, again, err := seen(o)
 		if done || err != nil {
@@ -60,13 +60,13 @@ func follow[T client.Object](ctx context.Context, c *Cluster, o T, beside follow
 		}
 		if next.GetUID() != first.GetUID() {
 			f.stop()
-			return fmt.Errorf("%s %q was deleted and made again meanwhile", kind, o.GetName())
+			return fmt.Errorf("%s %q was deleted and created again in the meantime", kind, o.GetName())
 		}
 		o = next
 	}
 }
 
-// kindAndList returns an object's kind as it is in messages, and an empty list of that kind.
+// kindAndList returns an object's kind for messages, and an empty list of that kind.
 func kindAndList(c *Cluster, o client.Object) (string, client.ObjectList, error) {
 	kind, err := apiutil.GVKForObject(o, c.Scheme())
 	if err != nil {
@@ -79,7 +79,7 @@ func kindAndList(c *Cluster, o client.Object) (string, client.ObjectList, error)
 	return strings.ToLower(kind.Kind), list.(client.ObjectList), nil
 }
 
-// read reads an object again. What is read goes into a new one: decoding into one that has something would mix the two.
+// read reads an object again, into a new object. Decoding into the old one would keep fields that have been removed.
 func read[T client.Object](ctx context.Context, c *Cluster, o T) (T, error) {
 	var none T
 	kind, err := apiutil.GVKForObject(o, c.Scheme())
@@ -94,20 +94,21 @@ func read[T client.Object](ctx context.Context, c *Cluster, o T) (T, error) {
 	return fresh, c.Get(ctx, client.ObjectKeyFromObject(o), fresh)
 }
 
-// follower is a watch that is begun again when it ends.
+// follower is a watch of one object that is restarted when it ends.
 type follower[T client.Object] struct {
 	*Cluster
-	followed
+	followTexts
 	kind   string
 	list   client.ObjectList
 	events watch.Interface
-	// again is when to check the same version again, nil if never.
+	// again fires when seen must be called again with the same version. It is nil if that is not needed.
 	again <-chan time.Time
-	// watched says that there was a watch, started when the last one began.
+	// watched is true after the first watch has started. started is the time at which the last watch started.
 	watched bool
 	started time.Time
-	// since is when the API server was lost, zero if it is there; pause is the next one.
-	since time.Time
+	// lostSince is the time of the first failed request. It is zero while the API server answers.
+	lostSince time.Time
+	// pause is the pause before the next attempt.
 	pause time.Duration
 }
 
@@ -149,21 +150,21 @@ func (f *follower[T]) next(ctx context.Context, o T) (T, error) {
 }
 
 func (f *follower[T]) deleted(o T) error {
-	return fmt.Errorf("%s %q in namespace %q was deleted meanwhile", f.kind, o.GetName(), o.GetNamespace())
+	return fmt.Errorf("%s %q in namespace %q was deleted in the meantime", f.kind, o.GetName(), o.GetNamespace())
 }
 
-// resume begins the watch, from the version that is known if that is the first one. After that it reads what is there
-// now, and returns it if it has changed.
+// resume starts a watch. The first watch starts at the version o. Before each later watch, resume reads the object
+// again, and returns it if it has changed.
 func (f *follower[T]) resume(ctx context.Context, o T) (fresh T, changed bool, err error) {
 	var none T
 	if f.watched && time.Since(f.started) < shortWatch {
-		if err := f.rest(ctx); err != nil {
+		if err := f.sleep(ctx); err != nil {
 			return none, false, err
 		}
 	}
 	for {
 		from := o
-		if f.watched || !f.since.IsZero() {
+		if f.watched || !f.lostSince.IsZero() {
 			fresh, err := read(ctx, f.Cluster, o)
 			switch {
 			case apierrors.IsNotFound(err) && !isUnknownResource(err):
@@ -182,39 +183,40 @@ func (f *follower[T]) resume(ctx context.Context, o T) (fresh T, changed bool, e
 			Raw:           &metav1.ListOptions{ResourceVersion: from.GetResourceVersion()},
 		})
 		switch {
-		case apierrors.IsForbidden(err) && !f.watched && f.since.IsZero():
-			return none, false, fmt.Errorf("to wait the verb watch is needed; %s: %w", f.unwatchable, f.Explain(err))
+		case apierrors.IsForbidden(err) && !f.watched && f.lostSince.IsZero():
+			return none, false, fmt.Errorf("waiting needs the permission to watch; %s: %w", f.unwatchable, f.Explain(err))
 		case err != nil:
 			if err := f.wait(ctx, err); err != nil {
 				return none, false, err
 			}
 			continue
 		}
-		f.events, f.watched, f.started, f.since = events, true, time.Now(), time.Time{}
+		f.events, f.watched, f.started, f.lostSince = events, true, time.Now(), time.Time{}
 		return from, from.GetResourceVersion() != o.GetResourceVersion(), nil
 	}
 }
 
-// wait waits before the next attempt. It returns an error if there must be none.
-func (f *follower[T]) wait(ctx context.Context, trouble error) error {
+// wait waits before the next attempt after an error. It returns an error if there must be no further attempt.
+func (f *follower[T]) wait(ctx context.Context, failure error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if f.since.IsZero() {
-		f.since = time.Now()
-		f.lost(f.Explain(trouble))
+	if f.lostSince.IsZero() {
+		f.lostSince = time.Now()
+		f.lost(f.Explain(failure))
 	}
-	if (apierrors.IsForbidden(trouble) || apierrors.IsUnauthorized(trouble)) && time.Since(f.since) > rejectionPatience {
-		return f.Explain(trouble)
+	rejected := apierrors.IsForbidden(failure) || apierrors.IsUnauthorized(failure)
+	if rejected && time.Since(f.lostSince) > rejectionTimeout {
+		return f.Explain(failure)
 	}
-	return f.rest(ctx)
+	return f.sleep(ctx)
 }
 
-// rest lets a pause go by, and makes the next one longer.
-func (f *follower[T]) rest(ctx context.Context) error {
+// sleep waits for the current pause, and doubles the next one up to maxRetry.
+func (f *follower[T]) sleep(ctx context.Context) error {
 	timer := time.NewTimer(f.pause)
 	defer timer.Stop()
-	f.pause = min(2*f.pause, longestRetry)
+	f.pause = min(2*f.pause, maxRetry)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

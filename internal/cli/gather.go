@@ -22,11 +22,11 @@ import (
 
 const (
 	managerProcess = "machinist-manager"
-	// providerProcess begins the names of the processes of providers.
+	// providerProcess is the prefix of the names of provider processes.
 	providerProcess = "machinist-provider-"
 )
 
-// lists are what was read of a namespace, or of all.
+// lists are the objects of a fleet in one namespace or in all namespaces.
 type lists struct {
 	machines    v1beta1.MachineList
 	sets        v1beta1.MachineSetList
@@ -34,12 +34,14 @@ type lists struct {
 	checks      v1beta1.MachineHealthCheckList
 	classes     v1beta1.MachineClassList
 	budgets     v1beta1.MachineDisruptionBudgetList
-	secrets     []metav1.PartialObjectMetadata
-	unread      []string
+	// secrets are the Secrets of the classes that are being deleted.
+	secrets []metav1.PartialObjectMetadata
+	// unread are sentences about objects that could not be read.
+	unread []string
 }
 
-// read reads a fleet. Without the machines there is nothing to say; what else may not be read, or does not exist
-// where only a provider is installed, is left out.
+// read reads a fleet. It fails if the machines cannot be read. Other kinds are left out if the user has no permission
+// to read them, or if the cluster does not serve them because only a provider is installed.
 func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
 	l := &lists{}
 	if err := c.List(ctx, &l.machines, client.InNamespace(namespace)); err != nil {
@@ -53,7 +55,7 @@ func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
 		switch err := c.List(ctx, more.list, client.InNamespace(namespace)); {
 		case err == nil, meta.IsNoMatchError(err), isUnknownResource(err):
 		case apierrors.IsForbidden(err):
-			l.unread = append(l.unread, fmt.Sprintf("You may not list %s, so nothing is said of them.", more.what))
+			l.unread = append(l.unread, fmt.Sprintf("You may not list %s, so they are left out.", more.what))
 		default:
 			return nil, c.Explain(err)
 		}
@@ -64,7 +66,7 @@ func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
 	return l, c.readSecrets(ctx, l)
 }
 
-// readSecrets finds those Secrets of classes that are being deleted. Nothing but their metadata is read.
+// readSecrets adds the Secrets of the classes that are being deleted. It reads only metadata.
 func (c *Cluster) readSecrets(ctx context.Context, l *lists) error {
 	seen := map[client.ObjectKey]bool{}
 	for i := range l.classes.Items {
@@ -81,7 +83,7 @@ func (c *Cluster) readSecrets(ctx context.Context, l *lists) error {
 				l.secrets = append(l.secrets, secret)
 			case err == nil, apierrors.IsNotFound(err):
 			case apierrors.IsForbidden(err):
-				l.unread = append(l.unread, "You may not read Secrets, so nothing is said of those that are being deleted.")
+				l.unread = append(l.unread, "You may not read Secrets, so Secrets that are being deleted are left out.")
 				return nil
 			default:
 				return c.Explain(err)
@@ -91,7 +93,7 @@ func (c *Cluster) readSecrets(ctx context.Context, l *lists) error {
 	return nil
 }
 
-// facts makes of the lists what views are made of.
+// facts adds the state of the processes to the lists, and returns the input of the views.
 func (c *Cluster) facts(ctx context.Context, l *lists, namespace, system string) fleet.Facts {
 	f := fleet.Facts{
 		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items,
@@ -118,7 +120,7 @@ func (c *Cluster) facts(ctx context.Context, l *lists, namespace, system string)
 	return f
 }
 
-// providerOf names the provider of a machine as far as the machine itself says.
+// providerOf returns the provider of a machine from the machine's label, status or spec. It is empty if all lack it.
 func providerOf(m *v1beta1.Machine) string {
 	switch {
 	case m.Labels[v1beta1.LabelProvider] != "":
@@ -130,10 +132,11 @@ func providerOf(m *v1beta1.Machine) string {
 }
 
 // systemNamespaceUsage is the text of the flag that names the namespace of the processes.
-const systemNamespaceUsage = "namespace of the processes' leases; by default machinist-system, kube-system and that of the machines are tried"
+const systemNamespaceUsage = "namespace of the leases of Machinist's processes; by default machinist-system, kube-system and the machines' namespace are tried"
 
-// systemNamespaces are where the processes keep their leases and records: the one that a person names, or those that
-// are usual, and that of the objects, where a process for it alone keeps them.
+// systemNamespaces returns the namespaces to search for the leases and records of the processes. This is system if the
+// user named it. Otherwise it is the usual namespaces and the one of the objects, which a process that manages only
+// this namespace uses.
 func systemNamespaces(system, namespace string) []string {
 	if system != "" {
 		return []string{system}
@@ -145,8 +148,8 @@ func systemNamespaces(system, namespace string) []string {
 	return spaces
 }
 
-// process finds out by its lease whether a process is running. unread says why that is not known, if a lease may not or
-// could not be read.
+// process determines from its lease whether a process is running. If leases cannot be read, unread is a sentence about
+// the reason.
 func (c *Cluster) process(ctx context.Context, name, namespace, system string) (p why.Process, unread string) {
 	p.Name = name
 	var denied []string
@@ -159,9 +162,9 @@ func (c *Cluster) process(ctx context.Context, name, namespace, system string) (
 			found := &coordinationv1.Lease{}
 			switch err := c.Get(ctx, client.ObjectKey{Namespace: space, Name: lease}, found); {
 			case err == nil:
-				if judged := why.Judge(found, c.clock.Now()); !p.Known || judged.Running || p.Seen == nil || judged.Seen != nil &&
-					judged.Seen.After(*p.Seen) && !p.Running {
-					p = judged
+				if other := why.Judge(found, c.clock.Now()); !p.Known || other.Running || p.Seen == nil || other.Seen != nil &&
+					other.Seen.After(*p.Seen) && !p.Running {
+					p = other
 				}
 			case apierrors.IsNotFound(err):
 			case !apierrors.IsForbidden(err):
@@ -180,10 +183,10 @@ func (c *Cluster) process(ctx context.Context, name, namespace, system string) (
 	}
 	switch {
 	case len(denied) > 0:
-		unread = fmt.Sprintf("You may not read leases in %s, so it is not known whether the processes are running.",
+		unread = fmt.Sprintf("You may not read leases in %s, so it is unknown whether the processes are running.",
 			strings.Join(denied, ", "))
 	case failed != nil:
-		unread = fmt.Sprintf("Leases could not be read, so it is not known whether the processes are running: %v", failed)
+		unread = fmt.Sprintf("Leases could not be read, so it is unknown whether the processes are running: %v", failed)
 	default:
 		return p, ""
 	}

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// A lease that cannot be read is not taken for one that may not be read, nor for one that is not there.
-func TestWhyALeaseIsNotKnown(t *testing.T) {
+// A missing lease, a lease without the permission to read it and a failed read are reported differently.
+func TestProcessReportsUnreadableLease(t *testing.T) {
 	forbidden := apierrors.NewForbidden(coordinationv1.Resource("leases"), "x", errors.New("no rule allows it"))
 	for _, c := range []struct {
 		name     string
@@ -21,13 +21,13 @@ func TestWhyALeaseIsNotKnown(t *testing.T) {
 		unread   string
 		searched int
 	}{
-		{name: "there is none", searched: 3},
-		{name: "none may be read", answers: map[string]error{"machinist-system": forbidden, "kube-system": forbidden, "own": forbidden},
-			unread: "You may not read leases in machinist-system, kube-system, own, so it is not known whether the processes are running."},
-		{name: "not all may be read", answers: map[string]error{"kube-system": forbidden},
-			unread: "You may not read leases in kube-system, so it is not known whether the processes are running."},
-		{name: "the time is up", answers: map[string]error{"own": context.DeadlineExceeded},
-			unread: "Leases could not be read, so it is not known whether the processes are running: context deadline exceeded"},
+		{name: "no lease", searched: 3},
+		{name: "no permission", answers: map[string]error{"machinist-system": forbidden, "kube-system": forbidden, "own": forbidden},
+			unread: "You may not read leases in machinist-system, kube-system, own, so it is unknown whether the processes are running."},
+		{name: "no permission in one namespace", answers: map[string]error{"kube-system": forbidden},
+			unread: "You may not read leases in kube-system, so it is unknown whether the processes are running."},
+		{name: "timeout", answers: map[string]error{"own": context.DeadlineExceeded},
+			unread: "Leases could not be read, so it is unknown whether the processes are running: context deadline exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			api := fake.NewClientBuilder().WithScheme(scheme()).WithInterceptorFuncs(interceptor.Funcs{

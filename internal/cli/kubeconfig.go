@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// checkKubeconfig returns an error where no cluster is chosen. client-go would then ask http://localhost:8080, which
-// nobody means.
+// checkKubeconfig returns an error if neither flags nor a kubeconfig choose a cluster. client-go would then use
+// http://localhost:8080, which is never intended.
 func (e *Env) checkKubeconfig() error {
 	if e.overrides.ClusterInfo.Server != "" {
 		return nil
@@ -22,7 +22,7 @@ func (e *Env) checkKubeconfig() error {
 	loader := e.clientConfig()
 	if path := e.rules.ExplicitPath; path != "" {
 		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("--kubeconfig=%s: %w", path, missing(err))
+			return fmt.Errorf("--kubeconfig=%s: %w", path, withoutPath(err))
 		}
 	} else if files := loader.ConfigAccess().GetLoadingPrecedence(); !slices.ContainsFunc(files, exists) {
 		switch _, err := rest.InClusterConfig(); {
@@ -40,7 +40,7 @@ func (e *Env) checkKubeconfig() error {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	if config.CurrentContext != "" || e.overrides.CurrentContext != "" || e.overrides.Context.Cluster != "" {
-		return nil // A context that does not exist is client-go's error.
+		return nil // client-go reports a context that does not exist.
 	}
 	if _, err := rest.InClusterConfig(); err == nil {
 		return nil
@@ -52,7 +52,7 @@ func (e *Env) checkKubeconfig() error {
 		where += "=" + e.rules.ExplicitPath
 	}
 	if len(config.Contexts) == 0 {
-		return fmt.Errorf("%s: there is no context in it", where)
+		return fmt.Errorf("%s contains no context", where)
 	}
 	return fmt.Errorf("%s: no context is chosen; choose one with --context: %s", where,
 		strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
@@ -63,8 +63,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// missing says that a file does not exist without naming it again.
-func missing(err error) error {
+// withoutPath removes the path from the error of a missing file, because the caller names the file already.
+func withoutPath(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return errors.New("there is no such file")
 	}

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A command without a cluster says what names none, instead of asking localhost:8080.
-func TestACommandWithoutAClusterSaysSo(t *testing.T) {
+// A command without a cluster names the missing setting, and does not connect to localhost:8080.
+func TestCommandWithoutCluster(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(folder, name)
@@ -32,8 +32,8 @@ func TestACommandWithoutAClusterSaysSo(t *testing.T) {
 		{"a variable with several", "", nothing + ":" + nothing + "2", []string{"KUBECONFIG=" + nothing + ":" + nothing +
 			"2: there is no such file"}},
 		{"neither", "", "", []string{"there is no kubeconfig", "config does not exist", "--kubeconfig", "KUBECONFIG"}},
-		{"an empty file", empty, "", []string{"--kubeconfig=" + empty + ": there is no context in it"}},
-		{"an empty file in a variable", "", empty, []string{"the kubeconfig " + empty + ": there is no context in it"}},
+		{"an empty file", empty, "", []string{"--kubeconfig=" + empty + " contains no context"}},
+		{"an empty file in a variable", "", empty, []string{"the kubeconfig " + empty + " contains no context"}},
 		{"no current context", unchosen, "", []string{"--kubeconfig=" + unchosen + ": no context is chosen",
 			"--context: one, two"}},
 	} {
@@ -41,7 +41,7 @@ func TestACommandWithoutAClusterSaysSo(t *testing.T) {
 			t.Setenv("KUBECONFIG", test.variable)
 			o := executeAt(t, test.flag, "", "status").fails(t, test.message...)
 			if strings.Contains(o.failed.Error(), "localhost:8080") {
-				t.Errorf("it asked localhost: %v", o.failed)
+				t.Errorf("it connected to localhost: %v", o.failed)
 			}
 		})
 	}

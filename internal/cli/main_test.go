@@ -13,19 +13,19 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// outcome is what a command wrote, and the error it ended with.
+// outcome contains the outputs of a command and its error.
 type outcome struct {
 	out, err string
 	failed   error
 }
 
-// execute runs the program with arguments against the test's control plane.
+// execute runs the program against the test's control plane.
 func execute(t testing.TB, args ...string) outcome {
 	t.Helper()
 	return executeAt(t, env.Kubeconfig(), "", args...)
 }
 
-// executeAt runs the program with arguments against a cluster, and with a text as its standard input.
+// executeAt runs the program against the cluster of a kubeconfig, with in as its standard input.
 func executeAt(t testing.TB, kubeconfig, in string, args ...string) outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), env.Patience)
@@ -38,7 +38,7 @@ func executeAt(t testing.TB, kubeconfig, in string, args ...string) outcome {
 	return outcome{out: out.String(), err: errors.String(), failed: err}
 }
 
-// program is the command line as cmd/machinist makes it.
+// program returns the command line of cmd/machinist.
 func program(e *Env) *cobra.Command {
 	root := &cobra.Command{Use: "machinist", SilenceUsage: true, SilenceErrors: true}
 	root.SetOut(e.Out)
@@ -47,7 +47,7 @@ func program(e *Env) *cobra.Command {
 	return root
 }
 
-// succeeds fails the test unless the command ended well.
+// succeeds fails the test if the command failed.
 func (o outcome) succeeds(t testing.TB) outcome {
 	t.Helper()
 	if o.failed != nil {
@@ -56,26 +56,26 @@ func (o outcome) succeeds(t testing.TB) outcome {
 	return o
 }
 
-// fails fails the test unless the command ended with an error that has all these words.
+// fails fails the test unless the command returned an error that contains all texts.
 func (o outcome) fails(t testing.TB, words ...string) outcome {
 	t.Helper()
 	if o.failed == nil {
-		t.Fatalf("it ended well, and should have failed with %q\n%s%s", words, o.out, o.err)
+		t.Fatalf("succeeded, want an error with %q\n%s%s", words, o.out, o.err)
 	}
 	for _, w := range words {
 		if !strings.Contains(o.failed.Error(), w) {
-			t.Errorf("failed with %q, which lacks %q", o.failed, w)
+			t.Errorf("error %q, want %q in it", o.failed, w)
 		}
 	}
 	return o
 }
 
-// prints fails the test unless all these words were written as the answer.
+// prints fails the test unless standard output contains all texts.
 func (o outcome) prints(t testing.TB, words ...string) outcome {
 	t.Helper()
 	for _, w := range words {
 		if !strings.Contains(o.out, w) {
-			t.Errorf("wrote\n%s\nwhich lacks %q", o.out, w)
+			t.Errorf("printed\n%s\nwant %q in it", o.out, w)
 		}
 	}
 	return o

@@ -14,21 +14,21 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// migratorProcess begins the names of the processes that work on Migrations.
+// migratorProcess is the prefix of the names of migrator processes, which process Migrations.
 const migratorProcess = "machinist-migrator-"
 
-// migrateCommand takes over the fleets of other systems.
+// migrateCommand returns the command migrate, which moves fleets of other systems to Machinist.
 func migrateCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Take over the fleet of another system, without touching its instances",
-		Long: `Take over the fleet of another system, without touching its instances.
+		Short: "Migrate the fleet of another system without a change of its instances",
+		Long: `Migrate the fleet of another system without a change of its instances.
 
-plan reads the old system and shows what would come over and what would be lost. run stops the old system and
-adopts the instances, and changes nothing that cannot be undone. Then you check the fleet for as long as you like, and
-commit, which removes the old objects, or abort, which gives the fleet back.
+"plan" reads the old system and shows what would be converted and what would be lost. "run" stops the old system and
+adopts the instances; all its changes can be undone. Then you check the fleet for as long as you like. "commit" removes
+the old objects, and "abort" gives the fleet back to the old system.
 
-The commands only write the object Migration. The migrator of the provider acts upon it, in the background.`,
+The commands only write the object Migration. The migrator of the provider processes the Migration in the background.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -37,7 +37,7 @@ The commands only write the object Migration. The migrator of the provider acts 
 	return cmd
 }
 
-// onMigration makes a command one that is about a Migration and prints a view.
+// onMigration completes a command that works on one Migration and prints a view.
 func onMigration(env *Env, cmd *cobra.Command, format *string, run func(ctx context.Context, c *Cluster,
 	m *v1beta1.Migration) error) {
 	cmd.Use += " NAME"
@@ -64,7 +64,7 @@ func onMigration(env *Env, cmd *cobra.Command, format *string, run func(ctx cont
 	outputFlag(cmd, format)
 }
 
-// planOf reads what belongs to the plan of a Migration.
+// planOf reads the plan of a Migration. The details of a plan are in ConfigMaps.
 func (c *Cluster) planOf(ctx context.Context, m *v1beta1.Migration) (migrate.Plan, error) {
 	list := &corev1.ConfigMapList{}
 	switch err := c.List(ctx, list, client.InNamespace(m.Namespace), client.MatchingLabels{
@@ -81,7 +81,7 @@ func (c *Cluster) planOf(ctx context.Context, m *v1beta1.Migration) (migrate.Pla
 	return migrate.PlanOf(m, pages), err
 }
 
-// statusOf says how far a Migration is.
+// statusOf returns the progress of a Migration.
 func (c *Cluster) statusOf(ctx context.Context, m *v1beta1.Migration, system string) migrate.Status {
 	if m.Status.Phase.Ended() {
 		return migrate.StatusOf(m, c.clock.Now(), nil)
@@ -94,7 +94,8 @@ func (c *Cluster) statusOf(ctx context.Context, m *v1beta1.Migration, system str
 	return status
 }
 
-// migrator finds out whether the migrator of a Migration's provider is running.
+// migrator determines whether the migrator of a Migration's provider is running. If that is unknown, the string is a
+// sentence about the reason.
 func (c *Cluster) migrator(ctx context.Context, m *v1beta1.Migration, system string) (why.Process, string) {
 	return c.process(ctx, migratorProcess+m.Spec.Provider, m.Namespace, system)
 }

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// endMigration lets a migration end one way or the other.
+// endMigration is one run of migrate commit or migrate abort.
 type endMigration struct {
 	migrationWait
 	yes, wait bool
@@ -24,27 +24,28 @@ func migrateCommitCommand(env *Env) *cobra.Command {
 	e := endMigration{migrationWait: migrationWait{env: env}}
 	cmd := &cobra.Command{
 		Use:   "commit",
-		Short: "Remove the old system's objects, when all is adopted. The point of no return",
-		Long: `Remove the old system's objects, when all is adopted. This is the point of no return: afterwards the fleet can only be
-Machinist's. Instances, Nodes and pods stay as they are.
+		Short: "Remove the objects of the old system. This cannot be undone",
+		Long: `Remove the objects of the old system after all instances are adopted. This is the point of no return: the fleet cannot be
+given back to the old system afterwards. Instances, Nodes and pods do not change.
 
-It asks for the name of the Migration as a confirmation; --yes goes without.`,
+The command asks you to type the name of the Migration as a confirmation. --yes skips the confirmation.`,
 		Example: `  machinist migrate commit old-fleet`,
 	}
 	onMigration(env, cmd, &e.format, func(ctx context.Context, c *Cluster, m *v1beta1.Migration) error {
 		return e.commit(ctx, c, m, cmd.InOrStdin())
 	})
-	cmd.Flags().BoolVarP(&e.yes, "yes", "y", false, "do not ask for a confirmation")
+	cmd.Flags().BoolVarP(&e.yes, "yes", "y", false, "skip the confirmation")
 	cmd.Flags().BoolVar(&e.wait, "wait", true, "wait until the old objects are removed")
 	e.flags(cmd)
 	return cmd
 }
 
+// commit asks for a confirmation and sets the stage Commit.
 func (e *endMigration) commit(ctx context.Context, c *Cluster, m *v1beta1.Migration, in io.Reader) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	if err := mayCommit(m); err != nil {
+	if err := checkCommit(m); err != nil {
 		return err
 	}
 	if m.Spec.Stage != v1beta1.MigrationCommit && !m.Status.Phase.Irrevocable() {
@@ -53,18 +54,18 @@ func (e *endMigration) commit(ctx context.Context, c *Cluster, m *v1beta1.Migrat
 		}
 		after, err := edit(ctx, c, m, func(m *v1beta1.Migration) error {
 			m.Spec.Stage = v1beta1.MigrationCommit
-			return mayCommit(m)
+			return checkCommit(m)
 		})
 		if err != nil {
-			return refusedMigration(m, err)
+			return explainRejection(m, err)
 		}
 		m = after
 	}
 	return e.finish(ctx, c, m, v1beta1.MigrationCompleted)
 }
 
-// mayCommit refuses to commit what is not adopted.
-func mayCommit(m *v1beta1.Migration) error {
+// checkCommit returns an error if a migration cannot be committed, for example because it is not adopted yet.
+func checkCommit(m *v1beta1.Migration) error {
 	phase := m.Status.Phase
 	switch {
 	case m.DeletionTimestamp != nil && !phase.Irrevocable():
@@ -74,30 +75,30 @@ func mayCommit(m *v1beta1.Migration) error {
 	case phase == v1beta1.MigrationAborted, m.Spec.Stage == v1beta1.MigrationAbort:
 		return fmt.Errorf("migration %q cannot be committed: spec.stage is %s", m.Name, m.Spec.Stage)
 	}
-	words := fmt.Sprintf("migration %q cannot be committed: status.phase is %q and must be Adopted", m.Name, phase)
+	problem := fmt.Sprintf("migration %q cannot be committed: status.phase is %q and must be Adopted", m.Name, phase)
 	switch m.Spec.Stage {
 	case v1beta1.MigrationPlan:
-		return fmt.Errorf("%s. First: machinist migrate run %s", words, migrate.Reference(m))
+		return fmt.Errorf("%s. Run this command first: machinist migrate run %s", problem, migrate.Reference(m))
 	case v1beta1.MigrationCommit:
-		return fmt.Errorf("%s. It commits by itself when it is, because spec.stage is Commit", words)
+		return fmt.Errorf("%s. The migration then commits automatically, because spec.stage is Commit", problem)
 	}
-	return fmt.Errorf("%s. To wait for that: machinist migrate run %s", words, migrate.Reference(m))
+	return fmt.Errorf("%s. To wait until it is Adopted: machinist migrate run %s", problem, migrate.Reference(m))
 }
 
-// confirm asks a person to type the name of the Migration.
+// confirm asks the user to type the name of the Migration.
 func (e *endMigration) confirm(m *v1beta1.Migration, in io.Reader) error {
 	if e.yes {
 		return nil
 	}
-	fmt.Fprintf(e.env.Err, "This is the point of no return: the objects of %s in namespace %s are removed for good, and the "+
-		"fleet of %s cannot be given back to the old system.\nType the name of the Migration to go on: ",
+	fmt.Fprintf(e.env.Err, "This is the point of no return: the objects of %s in namespace %s are deleted permanently, and the "+
+		"fleet of %s cannot be given back to the old system.\nType the name of the Migration to continue: ",
 		m.Spec.Source, m.SourceNamespaceOrDefault(), wording.Count(m.Status.Machines.Total, "machine"))
 	typed, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("read the confirmation: %w", err)
 	}
 	if typed = strings.TrimSpace(typed); typed != m.Name {
-		return fmt.Errorf("%q was typed, and %q is the name of the Migration: nothing was done. --yes goes without the question",
+		return fmt.Errorf("%q is not the name of the Migration, which is %q: nothing was done; --yes skips the confirmation",
 			typed, m.Name)
 	}
 	return nil
@@ -108,47 +109,50 @@ func migrateAbortCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abort",
 		Short: "Give the fleet back to the old system",
-		Long: `Give the fleet back to the old system: remove Machinist's tags and objects, and start the old controllers again. The old
-objects were never written, so the fleet is as it was. Instances, Nodes and pods stay as they are.
+		Long: `Give the fleet back to the old system: remove Machinist's tags and objects, and start the old controllers again. The
+migration did not change the old objects, so the fleet returns to its previous state. Instances, Nodes and pods do not
+change.
 
-After the point of no return it is refused.`,
+After "machinist migrate commit", a migration can no longer be aborted.`,
 		Example: `  machinist migrate abort old-fleet`,
 	}
 	onMigration(env, cmd, &e.format, e.abort)
-	cmd.Flags().BoolVar(&e.wait, "wait", true, "wait until the fleet is the old system's again")
+	cmd.Flags().BoolVar(&e.wait, "wait", true, "wait until the old system manages the fleet again")
 	e.flags(cmd)
 	return cmd
 }
 
+// abort sets the stage Abort.
 func (e *endMigration) abort(ctx context.Context, c *Cluster, m *v1beta1.Migration) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	if err := mayAbort(m); err != nil {
+	if err := checkAbort(m); err != nil {
 		return err
 	}
 	if m.Spec.Stage != v1beta1.MigrationAbort {
 		after, err := edit(ctx, c, m, func(m *v1beta1.Migration) error {
 			m.Spec.Stage = v1beta1.MigrationAbort
-			return mayAbort(m)
+			return checkAbort(m)
 		})
 		if err != nil {
-			return refusedMigration(m, err)
+			return explainRejection(m, err)
 		}
 		m = after
 	}
 	return e.finish(ctx, c, m, v1beta1.MigrationAborted)
 }
 
-func mayAbort(m *v1beta1.Migration) error {
+// checkAbort returns an error if a migration has passed the point of no return.
+func checkAbort(m *v1beta1.Migration) error {
 	if !m.Status.Phase.Irrevocable() {
 		return nil
 	}
-	return fmt.Errorf("migration %q cannot be aborted any more: status.phase is %s, past the point of no return. It can only go "+
-		"on; the old system's objects are being removed, or are gone", m.Name, m.Status.Phase)
+	return fmt.Errorf("migration %q can no longer be aborted: status.phase is %s, past the point of no return; the objects "+
+		"of the old system are being removed or have been removed", m.Name, m.Status.Phase)
 }
 
-// finish waits for the last phase, and prints how far the migration is.
+// finish waits for the target phase, and prints the status of the migration.
 func (e *endMigration) finish(ctx context.Context, c *Cluster, m *v1beta1.Migration,
 	target v1beta1.MigrationPhase) error {
 	if e.wait {

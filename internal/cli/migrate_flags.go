@@ -19,10 +19,10 @@ import (
 	"machinist.dev/machinist/internal/cli/migrate"
 )
 
-// maxMigrationName is how long the name of a Migration may be: names of ConfigMaps and Leases begin with it.
+// maxMigrationName is the maximum length of a Migration's name. It is a prefix of the names of ConfigMaps and Leases.
 const maxMigrationName = 40
 
-// migrationFlags are those that describe a Migration.
+// migrationFlags are the flags that describe a Migration.
 type migrationFlags struct {
 	source, sourceNamespace, provider string
 	credentials, userData             string
@@ -33,22 +33,22 @@ type migrationFlags struct {
 func (f *migrationFlags) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.source, "source", "", "the old system: the API group of its machines, or one of kubermatic, "+
-		"cluster-api, gardener, openshift. Required for a new Migration")
-	flags.StringVar(&f.provider, "provider", "", "name of the provider that takes the instances over. Required for a new Migration")
+		"cluster-api, gardener, openshift; required for a new Migration")
+	flags.StringVar(&f.provider, "provider", "", "name of the provider that adopts the instances; required for a new Migration")
 	flags.StringVar(&f.sourceNamespace, "source-namespace", "",
-		"namespace of the old objects, where their kinds have one (default that of the Migration)")
-	flags.StringVar(&f.credentials, "credentials", "", "Secret in the namespace of the Migration with what the old "+
-		"system's credentials lack")
-	flags.StringVar(&f.userData, "user-data", "", "SECRET[:KEY] with the bootstrap template of new machines, where the "+
-		"old system made it itself; the key defaults to "+v1beta1.DefaultUserDataKey)
-	flags.StringArrayVar(&f.processFlags, "flag", nil, "NAME=VALUE of a flag of the old controllers that changes what their objects mean; may be repeated")
-	flags.StringArrayVar(&f.overrides, "override", nil, "CLASS=@FILE or CLASS=JSON: a merge patch of the spec of a converted class; may be repeated")
+		"namespace of the old objects if they are namespaced (default: the namespace of the Migration)")
+	flags.StringVar(&f.credentials, "credentials", "", "Secret in the namespace of the Migration that adds keys to the "+
+		"old system's credentials")
+	flags.StringVar(&f.userData, "user-data", "", "SECRET[:KEY] with the bootstrap template of new machines, if the "+
+		"old system generated their user data; the key defaults to "+v1beta1.DefaultUserDataKey)
+	flags.StringArrayVar(&f.processFlags, "flag", nil, "NAME=VALUE of a flag of the old controllers that changes the meaning of their objects; may be repeated")
+	flags.StringArrayVar(&f.overrides, "override", nil, "CLASS=@FILE or CLASS=JSON: a merge patch for the spec of a converted class; may be repeated")
 	f.fence.flags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("source", cobra.FixedCompletions(migrate.Systems(),
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// fenceFlags are those that say what is stopped.
+// fenceFlags are the flags that describe the fence: how to stop the old controllers.
 type fenceFlags struct {
 	stop, leases []string
 	noElection   bool
@@ -58,13 +58,13 @@ func (f *fenceFlags) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.stop, "stop", nil, "KIND/NAMESPACE/NAME of a workload that is scaled to 0, such as "+
 		"deployment/kube-system/machine-controller; may be repeated")
-	flags.StringArrayVar(&f.leases, "lease", nil, "NAMESPACE/NAME of a Lease of the old controllers, instead of those "+
-		"that the system is known for; may be repeated")
+	flags.StringArrayVar(&f.leases, "lease", nil, "NAMESPACE/NAME of a Lease of the old controllers, instead of the "+
+		"usual Leases of the system; may be repeated")
 	flags.BoolVar(&f.noElection, "no-leader-election", false,
-		"the old controllers hold no Lease: all of them must be among those of --stop")
+		"the old controllers hold no Lease: name all of them with --stop")
 }
 
-// wantedMigration is what flags say of a Migration. What they do not say is nil.
+// wantedMigration contains the values of the flags that describe a Migration. A flag that is not set is nil.
 type wantedMigration struct {
 	source, sourceNamespace, provider *string
 	credentials                       *v1beta1.LocalRef
@@ -74,14 +74,14 @@ type wantedMigration struct {
 	fence                             wantedFence
 }
 
-// wantedFence is what flags say of a fence. What they do not say is nil.
+// wantedFence contains the values of the flags that describe a fence. A flag that is not set is nil.
 type wantedFence struct {
 	workloads    []v1beta1.MigrationWorkload
 	leases       []v1beta1.MigrationLease
 	electsLeader *bool
 }
 
-// read checks the flags and returns what they say.
+// read checks the flags and returns their values.
 func (f *migrationFlags) read(cmd *cobra.Command) (w wantedMigration, err error) {
 	changed := cmd.Flags().Changed
 	if changed("source") {
@@ -92,19 +92,19 @@ func (f *migrationFlags) read(cmd *cobra.Command) (w wantedMigration, err error)
 		w.source = &source
 	}
 	if changed("provider") {
-		if err := named("--provider", f.provider, validation.IsDNS1123Label); err != nil {
+		if err := checkName("--provider", f.provider, validation.IsDNS1123Label); err != nil {
 			return w, err
 		}
 		w.provider = &f.provider
 	}
 	if changed("source-namespace") {
-		if err := named("--source-namespace", f.sourceNamespace, validation.IsDNS1123Label); err != nil {
+		if err := checkName("--source-namespace", f.sourceNamespace, validation.IsDNS1123Label); err != nil {
 			return w, err
 		}
 		w.sourceNamespace = &f.sourceNamespace
 	}
 	if changed("credentials") {
-		if err := named("--credentials", f.credentials, validation.IsDNS1123Subdomain); err != nil {
+		if err := checkName("--credentials", f.credentials, validation.IsDNS1123Subdomain); err != nil {
 			return w, err
 		}
 		w.credentials = &v1beta1.LocalRef{Name: f.credentials}
@@ -124,8 +124,8 @@ func (f *migrationFlags) read(cmd *cobra.Command) (w wantedMigration, err error)
 	return w, err
 }
 
-// named returns an error that names the flag and its value if that is no name.
-func named(flag, value string, check func(string) []string) error {
+// checkName returns an error if the value of a flag is not a valid name.
+func checkName(flag, value string, check func(string) []string) error {
 	if value == "" {
 		return fmt.Errorf("%s %q: the name is missing", flag, value)
 	}
@@ -135,9 +135,10 @@ func named(flag, value string, check func(string) []string) error {
 	return nil
 }
 
+// readUserData parses SECRET[:KEY].
 func readUserData(text string) (*v1beta1.UserDataRef, error) {
 	name, key, hasKey := strings.Cut(text, ":")
-	if err := named("--user-data", name, validation.IsDNS1123Subdomain); err != nil {
+	if err := checkName("--user-data", name, validation.IsDNS1123Subdomain); err != nil {
 		return nil, err
 	}
 	if !hasKey {
@@ -149,6 +150,7 @@ func readUserData(text string) (*v1beta1.UserDataRef, error) {
 	return &v1beta1.UserDataRef{Name: name, Key: key}, nil
 }
 
+// readProcessFlags parses flags of the old controllers in the form NAME=VALUE.
 func readProcessFlags(all []string) (map[string]v1beta1.FlagValue, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -160,13 +162,14 @@ func readProcessFlags(all []string) (map[string]v1beta1.FlagValue, error) {
 			return nil, fmt.Errorf("--flag %q: write NAME=VALUE, such as skip-eviction-after=2h", text)
 		}
 		if before, twice := flags[name]; twice && string(before) != value {
-			return nil, fmt.Errorf("--flag %q: it was given as %q as well", text, before)
+			return nil, fmt.Errorf("--flag %q: the flag also has the value %q", text, before)
 		}
 		flags[name] = v1beta1.FlagValue(value)
 	}
 	return flags, nil
 }
 
+// readOverrides parses patches of classes in the form CLASS=@FILE or CLASS=JSON.
 func readOverrides(cmd *cobra.Command, all []string) ([]v1beta1.MigrationOverride, error) {
 	var overrides []v1beta1.MigrationOverride
 	seen := map[string]bool{}
@@ -176,10 +179,10 @@ func readOverrides(cmd *cobra.Command, all []string) ([]v1beta1.MigrationOverrid
 			return nil, fmt.Errorf("--override %q: write CLASS=@FILE or CLASS=JSON", text)
 		}
 		if seen[class] {
-			return nil, fmt.Errorf("--override %q: class %q was overridden already; write one patch for it", text, class)
+			return nil, fmt.Errorf("--override %q: class %q already has a patch; combine the patches into one", text, class)
 		}
 		seen[class] = true
-		content, source := []byte(patch), "its value"
+		content, source := []byte(patch), "the value"
 		if file, ok := strings.CutPrefix(patch, "@"); ok {
 			var err error
 			if content, source, err = readFile(file, cmd.InOrStdin()); err != nil {
@@ -200,12 +203,13 @@ func readOverrides(cmd *cobra.Command, all []string) ([]v1beta1.MigrationOverrid
 	return overrides, nil
 }
 
-// kindsToStop are the kinds of workloads as people write them.
+// kindsToStop maps the kinds of workloads as written in --stop to the names in the API.
 var kindsToStop = map[string]string{
 	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
 	"statefulset": "StatefulSet", "statefulsets": "StatefulSet", "sts": "StatefulSet",
 }
 
+// read checks the flags and returns their values.
 func (f *fenceFlags) read(cmd *cobra.Command) (w wantedFence, err error) {
 	for _, text := range f.stop {
 		parts := strings.Split(text, "/")
@@ -213,8 +217,8 @@ func (f *fenceFlags) read(cmd *cobra.Command) (w wantedFence, err error) {
 		if len(parts) != 3 || kind == "" {
 			return w, fmt.Errorf("--stop %q: write KIND/NAMESPACE/NAME with the kind deployment or statefulset", text)
 		}
-		if err := errors.Join(named("--stop "+text+": namespace", parts[1], validation.IsDNS1123Label),
-			named("--stop "+text+": name", parts[2], validation.IsDNS1123Subdomain)); err != nil {
+		if err := errors.Join(checkName("--stop "+text+": namespace", parts[1], validation.IsDNS1123Label),
+			checkName("--stop "+text+": name", parts[2], validation.IsDNS1123Subdomain)); err != nil {
 			return w, err
 		}
 		w.workloads = append(w.workloads, v1beta1.MigrationWorkload{Kind: kind, Namespace: parts[1], Name: parts[2]})
@@ -224,8 +228,8 @@ func (f *fenceFlags) read(cmd *cobra.Command) (w wantedFence, err error) {
 		if len(parts) != 2 {
 			return w, fmt.Errorf("--lease %q: write NAMESPACE/NAME", text)
 		}
-		if err := errors.Join(named("--lease "+text+": namespace", parts[0], validation.IsDNS1123Label),
-			named("--lease "+text+": name", parts[1], validation.IsDNS1123Subdomain)); err != nil {
+		if err := errors.Join(checkName("--lease "+text+": namespace", parts[0], validation.IsDNS1123Label),
+			checkName("--lease "+text+": name", parts[1], validation.IsDNS1123Subdomain)); err != nil {
 			return w, err
 		}
 		w.leases = append(w.leases, v1beta1.MigrationLease{Namespace: parts[0], Name: parts[1]})
@@ -236,7 +240,7 @@ func (f *fenceFlags) read(cmd *cobra.Command) (w wantedFence, err error) {
 	return w, nil
 }
 
-// apply puts what flags say into a fence, and reports whether that changed it.
+// apply applies the flags to a fence, and reports whether that changed the fence.
 func (w wantedFence) apply(to *v1beta1.MigrationFence) (changed bool) {
 	before := to.DeepCopy()
 	if w.workloads != nil {
@@ -255,13 +259,12 @@ func (w wantedFence) apply(to *v1beta1.MigrationFence) (changed bool) {
 func (w wantedMigration) create(namespace, name string) (*v1beta1.Migration, error) {
 	for flag, value := range map[string]*string{"--source": w.source, "--provider": w.provider} {
 		if value == nil {
-			return nil, fmt.Errorf("migration %q not found in namespace %q: to make it, set --source and --provider; %s is not set",
-				name, namespace, flag)
+			return nil, fmt.Errorf("migration %q not found in namespace %q: %s is required to create it", name, namespace, flag)
 		}
 	}
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 || len(name) > maxMigrationName {
-		return nil, fmt.Errorf("NAME %q: must be a DNS label of at most %d characters: a-z, 0-9 and -, at both ends no -", name,
-			maxMigrationName)
+		return nil, fmt.Errorf("NAME %q: must be at most %d characters of a-z, 0-9 and -, and must not start or end with -",
+			name, maxMigrationName)
 	}
 	m := &v1beta1.Migration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -272,21 +275,21 @@ func (w wantedMigration) create(namespace, name string) (*v1beta1.Migration, err
 	return m, err
 }
 
-// changes puts what flags say into a Migration, and reports whether that changed it. What cannot be changed is an
-// error.
+// changes applies the flags to a Migration, and reports whether that changed the Migration. It returns an error if the
+// flags change a field that can no longer be changed.
 func (w wantedMigration) changes(m *v1beta1.Migration) (changed bool, err error) {
 	spec := &m.Spec
 	for _, fixed := range []struct {
-		flag, field, is string
-		wanted          *string
+		flag, field, current string
+		wanted               *string
 	}{
 		{"--source", "spec.source", spec.Source, w.source},
 		{"--provider", "spec.provider", spec.Provider, w.provider},
 		{"--source-namespace", "spec.sourceNamespace", m.SourceNamespaceOrDefault(), w.sourceNamespace},
 	} {
-		if fixed.wanted != nil && *fixed.wanted != fixed.is {
-			return false, fmt.Errorf("%s %q: %s of migration %q is %q and cannot be changed. Choose another name, or delete "+
-				"that Migration first", fixed.flag, *fixed.wanted, fixed.field, m.Name, fixed.is)
+		if fixed.wanted != nil && *fixed.wanted != fixed.current {
+			return false, fmt.Errorf("%s %q: %s of migration %q is %q and cannot be changed; choose another name, or delete "+
+				"that Migration first", fixed.flag, *fixed.wanted, fixed.field, m.Name, fixed.current)
 		}
 	}
 	before := spec.DeepCopy()
@@ -317,21 +320,21 @@ func (w wantedMigration) changes(m *v1beta1.Migration) (changed bool, err error)
 		{"--override", "overrides", equality.Semantic.DeepEqual(before.Overrides, spec.Overrides)},
 	} {
 		if !fixed.same {
-			return false, fmt.Errorf("%s: spec.%s of migration %q cannot be changed any more, because spec.stage is %s. Abort it "+
-				"and make another one: machinist migrate abort %s", fixed.flag, fixed.field, m.Name, spec.Stage,
+			return false, fmt.Errorf("%s: spec.%s of migration %q can no longer be changed, because spec.stage is %s; abort the "+
+				"Migration and create another one: machinist migrate abort %s", fixed.flag, fixed.field, m.Name, spec.Stage,
 				migrate.Reference(m))
 		}
 	}
 	if fence {
-		return false, fmt.Errorf("--stop, --lease, --no-leader-election: spec.stage of migration %q is %s. What is stopped is "+
-			"changed by machinist migrate run %s", m.Name, spec.Stage, migrate.Reference(m))
+		return false, fmt.Errorf("--stop, --lease, --no-leader-election: spec.stage of migration %q is %s; change these "+
+			"settings with machinist migrate run %s", m.Name, spec.Stage, migrate.Reference(m))
 	}
 	return false, nil
 }
 
-// sameOverrides compares the patches by what they mean: the API server writes them in its own way.
+// sameOverrides reports whether the patches are the same except for formatting. The API server reformats them.
 func sameOverrides(a, b []v1beta1.MigrationOverride) bool {
-	meaning := func(all []v1beta1.MigrationOverride) map[string]any {
+	decode := func(all []v1beta1.MigrationOverride) map[string]any {
 		patches := map[string]any{}
 		for _, o := range all {
 			var patch any
@@ -341,15 +344,15 @@ func sameOverrides(a, b []v1beta1.MigrationOverride) bool {
 		}
 		return patches
 	}
-	return len(a) == len(b) && reflect.DeepEqual(meaning(a), meaning(b))
+	return len(a) == len(b) && reflect.DeepEqual(decode(a), decode(b))
 }
 
-// refusedMigration explains what the API server finds wrong with a Migration, a line for each field. Another error
-// stays as it is.
-func refusedMigration(m *v1beta1.Migration, err error) error {
-	var lines *refused
-	if raw, marshalErr := json.Marshal(m); marshalErr == nil && errors.As(document{raw: raw}.explain(err), &lines) {
-		return fmt.Errorf("the API server refuses migration %q:\n  %s", m.Name, strings.Join(lines.lines, "\n  "))
+// explainRejection returns an error with one line for each field of a Migration that the API server rejects. It returns
+// other errors unchanged.
+func explainRejection(m *v1beta1.Migration, err error) error {
+	var invalid *invalidDocument
+	if raw, marshalErr := json.Marshal(m); marshalErr == nil && errors.As(document{raw: raw}.explain(err), &invalid) {
+		return fmt.Errorf("the API server rejects migration %q:\n  %s", m.Name, strings.Join(invalid.lines, "\n  "))
 	}
 	return err
 }

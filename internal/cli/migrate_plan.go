@@ -19,24 +19,24 @@ func migratePlanCommand(env *Env) *cobra.Command {
 	p := planMigration{migrationWait: migrationWait{env: env}}
 	cmd := &cobra.Command{
 		Use:   "plan NAME [--source SYSTEM --provider NAME]",
-		Short: "Show what taking over a fleet would do, and what would be lost",
-		Long: `Show what taking over a fleet would do, and what would be lost. Nothing of the old system is changed.
+		Short: "Show what the migration of a fleet would do, and what would be lost",
+		Long: `Show what the migration of a fleet would do, and what would be lost. The command changes nothing in the old system.
 
-It makes the object Migration with the stage Plan, in the namespace where Machinist's objects will be, and waits
-until the provider's migrator has read the old system. If the Migration exists, flags change it, and without flags its
-plan is shown.
+The command creates the object Migration with the stage Plan, in the namespace for Machinist's objects, and waits until
+the provider's migrator has read the old system. If the Migration exists, the flags change it. Without flags, the
+command shows the plan of the existing Migration.
 
-A Blocker must be settled before the migration begins. A Loss is what does not come over, and is accepted by its code
-with machinist migrate run. A Note is for information. The command ends with an error while a Blocker or a loss that is
-not accepted is left.`,
+The plan contains three kinds of findings. A Blocker must be resolved before the migration can start. A Loss is a
+feature or setting that is not migrated; accept its code with "machinist migrate run --accept". A Note is for
+information. The command fails while the plan has a Blocker, or a Loss that is not accepted.`,
 		Example: `  # Read the fleet of Gardener's machine-controller-manager in the namespace shoot--a--b
   machinist migrate plan old-fleet -n shoot--a--b --source gardener --provider azure \
     --stop deployment/shoot--a--b/machine-controller-manager
 
-  # Each object and field that something was found in
+  # List all objects and fields of each finding
   machinist migrate plan old-fleet -n shoot--a--b --all
 
-  # What would be made
+  # Print the objects that would be created
   machinist migrate plan old-fleet -n shoot--a--b -o yaml`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: env.completeName(migration),
@@ -64,13 +64,13 @@ not accepted is left.`,
 	}
 	p.wanted.flags(cmd)
 	p.flags(cmd)
-	cmd.Flags().BoolVar(&p.all, "all", false, "show each object and field that something was found in")
+	cmd.Flags().BoolVar(&p.all, "all", false, "list all objects and fields of each finding")
 	outputFlag(cmd, &p.format)
 	cmd.Flags().Lookup("output").Usage = "print the converted classes, deployments and sets as one of: json, yaml"
 	return cmd
 }
 
-// planMigration makes a Migration, or changes it, and shows its plan.
+// planMigration is one run of migrate plan. It creates or changes a Migration and shows its plan.
 type planMigration struct {
 	migrationWait
 	wanted migrationFlags
@@ -78,11 +78,11 @@ type planMigration struct {
 }
 
 func (p *planMigration) run(ctx context.Context, c *Cluster, name string, wanted wantedMigration) error {
-	m, err := c.wantMigration(ctx, name, wanted)
+	m, err := c.createOrUpdateMigration(ctx, name, wanted)
 	if err != nil {
 		return err
 	}
-	if m, err = p.planned(ctx, c, m); err != nil {
+	if m, err = p.awaitPlan(ctx, c, m); err != nil {
 		return err
 	}
 	plan, err := c.planOf(ctx, m)
@@ -101,9 +101,9 @@ func (p *planMigration) run(ctx context.Context, c *Cluster, name string, wanted
 	return plan.Err()
 }
 
-// planned waits until the plan of a Migration is known.
-func (w *migrationWait) planned(ctx context.Context, c *Cluster, m *v1beta1.Migration) (*v1beta1.Migration, error) {
-	interrupted := fmt.Sprintf("the migrator goes on reading, and changes nothing. To see the plan: machinist migrate plan %s",
+// awaitPlan waits until the migrator has computed the plan of a Migration.
+func (w *migrationWait) awaitPlan(ctx context.Context, c *Cluster, m *v1beta1.Migration) (*v1beta1.Migration, error) {
+	interrupted := fmt.Sprintf("the migrator continues to read the old system, and changes nothing. To see the plan: machinist migrate plan %s",
 		migrate.Reference(m))
 	return w.until(ctx, c, m, interrupted, func(m *v1beta1.Migration) (bool, error) { return migrate.Planned(m), nil })
 }
@@ -141,8 +141,8 @@ func (p *planMigration) manifests(plan migrate.Plan) error {
 	return err
 }
 
-// wantMigration returns the Migration of that name as it is wanted: it makes it, changes it, or leaves it.
-func (c *Cluster) wantMigration(ctx context.Context, name string, wanted wantedMigration) (*v1beta1.Migration, error) {
+// createOrUpdateMigration creates a Migration, or applies the flags to an existing Migration, and returns the result.
+func (c *Cluster) createOrUpdateMigration(ctx context.Context, name string, wanted wantedMigration) (*v1beta1.Migration, error) {
 	m := &v1beta1.Migration{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, m); {
 	case apierrors.IsNotFound(err) && !isUnknownResource(err):
@@ -151,7 +151,7 @@ func (c *Cluster) wantMigration(ctx context.Context, name string, wanted wantedM
 			return nil, err
 		}
 		if err := c.Create(ctx, m); err != nil {
-			return nil, refusedMigration(m, c.Explain(err))
+			return nil, explainRejection(m, c.Explain(err))
 		}
 		return m, nil
 	case err != nil:
@@ -166,7 +166,7 @@ func (c *Cluster) wantMigration(ctx context.Context, name string, wanted wantedM
 		return err
 	})
 	if err != nil {
-		return nil, refusedMigration(m, err)
+		return nil, explainRejection(m, err)
 	}
 	return after, nil
 }

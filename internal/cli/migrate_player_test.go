@@ -23,19 +23,19 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// oldFleet is a namespace in which a played migrator works.
+// oldFleet is a namespace with a fake migrator.
 type oldFleet struct {
 	testing.TB
 	api       client.WithWatch
 	namespace string
-	migrator  *playedMigrator
+	migrator  *fakeMigrator
 }
 
-// newOldFleet has no Migration yet. findings are those of every plan.
+// newOldFleet returns a fleet without a Migration. Every plan has the findings.
 func newOldFleet(t testing.TB, findings ...v1beta1.MigrationFinding) *oldFleet {
 	t.Helper()
 	f := &oldFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
-	f.migrator = &playedMigrator{api: f.api, namespace: f.namespace, findings: findings,
+	f.migrator = &fakeMigrator{api: f.api, namespace: f.namespace, findings: findings,
 		troubles: map[v1beta1.MigrationPhase]string{}}
 	env.Manager(t, func(_ context.Context, mgr manager.Manager) error {
 		return builder.ControllerManagedBy(mgr).Named("migrator").For(&v1beta1.Migration{}).Complete(f.migrator)
@@ -49,13 +49,13 @@ func (f *oldFleet) run(args ...string) outcome {
 	return execute(f, append([]string{"migrate"}, append(args, "-n", f.namespace)...)...)
 }
 
-// plan makes the Migration old-fleet.
+// plan runs migrate plan for the Migration old-fleet.
 func (f *oldFleet) plan(args ...string) outcome {
 	f.Helper()
-	return f.run(append([]string{"plan", "old-fleet", "--source", "kubermatic", "--provider", "played"}, args...)...)
+	return f.run(append([]string{"plan", "old-fleet", "--source", "kubermatic", "--provider", "fake"}, args...)...)
 }
 
-// runUntil runs a command whose context ends when it writes these words as its answer.
+// runUntil runs a command and cancels its context after it has printed a text.
 func (f *oldFleet) runUntil(words string, args ...string) outcome {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), env.Patience)
@@ -63,7 +63,7 @@ func (f *oldFleet) runUntil(words string, args ...string) outcome {
 	return f.runHooked(ctx, words, cancel, args...)
 }
 
-// runHooked runs a command and calls then, once, in the moment in which it writes these words as its answer.
+// runHooked runs a command and calls then once, at the moment at which the command prints a text.
 func (f *oldFleet) runHooked(ctx context.Context, words string, then func(), args ...string) outcome {
 	f.Helper()
 	var errors strings.Builder
@@ -74,7 +74,7 @@ func (f *oldFleet) runHooked(ctx context.Context, words string, then func(), arg
 	return outcome{out: out.all.String(), err: errors.String(), failed: err}
 }
 
-// hook is a writer that calls then when words were written.
+// hook is a writer that calls then once after words were written.
 type hook struct {
 	words string
 	then  func()
@@ -104,27 +104,27 @@ func (f *oldFleet) must(err error) {
 	}
 }
 
-// playedMigrator plays the migrator of the provider "played": each time that it is called a Migration gets a phase
-// further, as far as its stage and its plan let it.
-type playedMigrator struct {
+// fakeMigrator is a fake migrator of the provider "fake". Each reconciliation moves a Migration to its next phase if
+// its stage and its plan allow that.
+type fakeMigrator struct {
 	api       client.Client
 	namespace string
 
 	mu       sync.Mutex
 	findings []v1beta1.MigrationFinding
 	hash     string
-	// troubles stop migrations in these phases.
+	// troubles are the problems that stop migrations, by phase.
 	troubles map[v1beta1.MigrationPhase]string
 }
 
-func (p *playedMigrator) set(change func(*playedMigrator)) {
+func (p *fakeMigrator) set(change func(*fakeMigrator)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(p)
 }
 
-// playedPhases is the way of a migration to its end.
-var playedPhases = map[v1beta1.MigrationPhase]v1beta1.MigrationPhase{
+// nextPhase maps each phase to the next one.
+var nextPhase = map[v1beta1.MigrationPhase]v1beta1.MigrationPhase{
 	v1beta1.MigrationPlanning: v1beta1.MigrationFencing, v1beta1.MigrationFencing: v1beta1.MigrationSettling,
 	v1beta1.MigrationSettling: v1beta1.MigrationCopying, v1beta1.MigrationCopying: v1beta1.MigrationAdopting,
 	v1beta1.MigrationAdopting: v1beta1.MigrationAdopted, v1beta1.MigrationAdopted: v1beta1.MigrationCommitting,
@@ -132,10 +132,10 @@ var playedPhases = map[v1beta1.MigrationPhase]v1beta1.MigrationPhase{
 	v1beta1.MigrationCleaning: v1beta1.MigrationCompleted, v1beta1.MigrationAborting: v1beta1.MigrationAborted,
 }
 
-func (p *playedMigrator) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (p *fakeMigrator) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	m := &v1beta1.Migration{}
 	if err := p.api.Get(ctx, req.NamespacedName, m); err != nil || m.Namespace != p.namespace ||
-		m.Spec.Provider != "played" {
+		m.Spec.Provider != "fake" {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	p.mu.Lock()
@@ -149,7 +149,7 @@ func (p *playedMigrator) Reconcile(ctx context.Context, req reconcile.Request) (
 	}
 	err := p.api.Status().Patch(ctx, m, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
-		err = nil // There is an event for what came between.
+		err = nil // The concurrent change triggers another reconciliation.
 	}
 	if stuck {
 		return reconcile.Result{RequeueAfter: 20 * time.Millisecond}, client.IgnoreNotFound(err)
@@ -157,8 +157,8 @@ func (p *playedMigrator) Reconcile(ctx context.Context, req reconcile.Request) (
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// step leads the status one phase further, and reports whether a trouble prevents that.
-func (p *playedMigrator) step(m *v1beta1.Migration) (stuck bool) {
+// step moves the status to the next phase. It returns true if a problem prevents that.
+func (p *fakeMigrator) step(m *v1beta1.Migration) (stuck bool) {
 	s := &m.Status
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message,
@@ -195,7 +195,7 @@ func (p *playedMigrator) step(m *v1beta1.Migration) (stuck bool) {
 	case m.Spec.Stage == v1beta1.MigrationAbort && s.Phase != v1beta1.MigrationAborting:
 		s.Phase = v1beta1.MigrationAborting
 	default:
-		s.Phase = playedPhases[s.Phase]
+		s.Phase = nextPhase[s.Phase]
 	}
 	switch s.Phase {
 	case v1beta1.MigrationAdopting:
@@ -210,8 +210,8 @@ func (p *playedMigrator) step(m *v1beta1.Migration) (stuck bool) {
 	return false
 }
 
-// write writes what is beside the status.
-func (p *playedMigrator) write(ctx context.Context, m *v1beta1.Migration) error {
+// write creates the ConfigMaps of the plan.
+func (p *fakeMigrator) write(ctx context.Context, m *v1beta1.Migration) error {
 	var findings strings.Builder
 	for _, f := range p.findings {
 		for i := range f.Count {

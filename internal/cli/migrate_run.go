@@ -18,20 +18,22 @@ func migrateRunCommand(env *Env) *cobra.Command {
 	var fence fenceFlags
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Stop the old system and adopt its instances, until everything is adopted",
-		Long: `Stop the old system and adopt its instances, until everything is adopted.
+		Short: "Stop the old system and adopt its instances",
+		Long: `Stop the old system and adopt its instances.
 
-The plan is shown first, and the migrator does what that plan says or nothing. Each of its losses must be accepted with
---accept. The old controllers are scaled to 0 and their objects closed to others, the objects are copied, and the
-instances get Machinist's tags. No instance is created, deleted or restarted, and no pod is evicted. The old objects
-stay as they are, so that machinist migrate abort can give the fleet back.
+The command first shows the plan. The migrator carries out exactly this plan: if the plan changes, the migration does
+not start. Accept each loss with --accept.
 
-The command waits until all instances are adopted. When it is interrupted, the migration goes on. --commit goes on until
-the old objects are removed, without another question.`,
-		Example: `  # Adopt the fleet, and accept that its user data does not come over
+The migrator scales the old controllers to 0 and protects the old objects from writes. It copies the objects, and adds
+Machinist's tags to the instances. No instance is created, deleted or restarted, and no pod is evicted. The old objects
+remain unchanged, so that "machinist migrate abort" can give the fleet back.
+
+The command waits until all instances are adopted. If you interrupt the command, the migration continues. With --commit,
+the migration continues without a confirmation until the old objects are removed.`,
+		Example: `  # Adopt the fleet, and accept that its user data is not migrated
   machinist migrate run old-fleet --accept NoUserData
 
-  # Without a stop at the point of no return
+  # Adopt the fleet and remove the old objects without a confirmation
   machinist migrate run old-fleet --commit`,
 	}
 	onMigration(env, cmd, &r.format, func(ctx context.Context, c *Cluster, m *v1beta1.Migration) error {
@@ -49,14 +51,14 @@ the old objects are removed, without another question.`,
 	})
 	flags := cmd.Flags()
 	flags.StringSliceVar(&r.accept, "accept", nil, "codes of the losses that you accept, separated by commas; may be repeated")
-	flags.BoolVar(&r.commit, "commit", false, "go on by itself past the point of no return, when all is adopted")
-	flags.BoolVar(&r.wait, "wait", true, "wait until all is adopted, with --commit until the old objects are removed")
+	flags.BoolVar(&r.commit, "commit", false, "commit automatically when all instances are adopted; after that there is no way back")
+	flags.BoolVar(&r.wait, "wait", true, "wait until all instances are adopted, or with --commit until the old objects are removed")
 	fence.flags(cmd)
 	r.flags(cmd)
 	return cmd
 }
 
-// runMigration lets a migration begin.
+// runMigration is one run of migrate run.
 type runMigration struct {
 	migrationWait
 	accept       []string
@@ -65,37 +67,37 @@ type runMigration struct {
 }
 
 func (r *runMigration) run(ctx context.Context, c *Cluster, m *v1beta1.Migration) error {
-	if err := mayRun(m); err != nil {
+	if err := checkRun(m); err != nil {
 		return err
 	}
 	stage, target := v1beta1.MigrationAdopt, v1beta1.MigrationAdopted
 	if r.commit {
 		stage, target = v1beta1.MigrationCommit, v1beta1.MigrationCompleted
 	}
-	begins := m.Spec.Stage == v1beta1.MigrationPlan
-	if begins {
-		agreed, err := r.agree(ctx, c, m)
+	starts := m.Spec.Stage == v1beta1.MigrationPlan
+	if starts {
+		planned, err := r.showPlan(ctx, c, m)
 		if err != nil {
 			return err
 		}
-		m = agreed
+		m = planned
 	} else if _, err := migrate.PlanOf(m, migrate.Pages{}).Accept(r.accept); err != nil {
 		return err
 	}
 	hash := m.Status.PlanHash
 	change := func(m *v1beta1.Migration) error {
-		if begins && m.Status.PlanHash != hash {
-			return fmt.Errorf("the plan of migration %q became another one meanwhile: nothing was done. Run the command again",
+		if starts && m.Status.PlanHash != hash {
+			return fmt.Errorf("the plan of migration %q changed in the meantime: nothing was done, run the command again",
 				m.Name)
 		}
-		if err := mayRun(m); err != nil {
+		if err := checkRun(m); err != nil {
 			return err
 		}
-		if begins {
+		if starts {
 			m.Spec.PlanHash = hash
 		}
-		// A migration that commits by itself is not held up by another run.
-		if begins || r.commit {
+		// A run without --commit does not take back the --commit of an earlier run.
+		if starts || r.commit {
 			m.Spec.Stage = stage
 		}
 		for _, code := range r.accept {
@@ -108,7 +110,7 @@ func (r *runMigration) run(ctx context.Context, c *Cluster, m *v1beta1.Migration
 	}
 	after, err := edit(ctx, c, m, change)
 	if err != nil {
-		return refusedMigration(m, err)
+		return explainRejection(m, err)
 	}
 	m = after
 	if m.Spec.Stage == v1beta1.MigrationCommit {
@@ -122,23 +124,25 @@ func (r *runMigration) run(ctx context.Context, c *Cluster, m *v1beta1.Migration
 	return r.env.Print(c.statusOf(ctx, m, r.system), r.format)
 }
 
-// mayRun refuses to run what has ended or goes back.
-func mayRun(m *v1beta1.Migration) error {
+// checkRun returns an error if a migration has ended or is being aborted.
+func checkRun(m *v1beta1.Migration) error {
 	switch {
 	case m.Status.Phase.Ended():
-		return fmt.Errorf("migration %q has ended: it is %s. Another try needs another Migration", m.Name, m.Status.Phase)
+		return fmt.Errorf("migration %q has ended with status.phase %s: to try again, create another Migration", m.Name,
+			m.Status.Phase)
 	case m.Spec.Stage == v1beta1.MigrationAbort:
-		return fmt.Errorf("migration %q is being aborted (spec.stage is Abort), which cannot be changed. When it is Aborted, make "+
-			"another Migration", m.Name)
+		return fmt.Errorf("migration %q is being aborted (spec.stage is Abort), which cannot be changed: after it is Aborted, "+
+			"create another Migration", m.Name)
 	case m.DeletionTimestamp != nil && !m.Status.Phase.Irrevocable():
 		return fmt.Errorf("migration %q is being deleted, which aborts it", m.Name)
 	}
 	return nil
 }
 
-// agree shows the plan, and returns the Migration with it if nothing is in the way.
-func (r *runMigration) agree(ctx context.Context, c *Cluster, m *v1beta1.Migration) (*v1beta1.Migration, error) {
-	m, err := r.planned(ctx, c, m)
+// showPlan prints the plan and returns the Migration with the plan. It returns an error if the plan cannot be carried
+// out.
+func (r *runMigration) showPlan(ctx context.Context, c *Cluster, m *v1beta1.Migration) (*v1beta1.Migration, error) {
+	m, err := r.awaitPlan(ctx, c, m)
 	if err != nil {
 		return nil, err
 	}
@@ -146,14 +150,14 @@ func (r *runMigration) agree(ctx context.Context, c *Cluster, m *v1beta1.Migrati
 	if err != nil {
 		return nil, err
 	}
-	plan, wrong := plan.Accept(r.accept)
+	plan, acceptErr := plan.Accept(r.accept)
 	if !r.quiet() {
 		plan.Beginning = true
 		if err := r.env.Print(plan, r.format); err != nil {
 			return nil, err
 		}
 	}
-	if err := errors.Join(wrong, plan.Err()); err != nil {
+	if err := errors.Join(acceptErr, plan.Err()); err != nil {
 		return nil, err
 	}
 	if m.Status.PlanHash == "" {
@@ -162,17 +166,17 @@ func (r *runMigration) agree(ctx context.Context, c *Cluster, m *v1beta1.Migrati
 	return m, nil
 }
 
-// awaitPhase waits until a migration has reached the phase, or one that comes after it.
+// awaitPhase waits until a migration has reached the target phase or a later phase.
 func (w *migrationWait) awaitPhase(ctx context.Context, c *Cluster, m *v1beta1.Migration,
 	target v1beta1.MigrationPhase) (*v1beta1.Migration, error) {
-	going := "the migration goes on without being watched"
+	continuing := "the migration continues in the background"
 	if target == v1beta1.MigrationAborted {
-		going = "the migration goes on being aborted without being watched"
+		continuing = "the abort continues in the background"
 	}
 	ref := migrate.Reference(m)
-	interrupted := fmt.Sprintf("%s. To watch it: machinist migrate status %s -w", going, ref)
+	interrupted := fmt.Sprintf("%s. To watch it: machinist migrate status %s -w", continuing, ref)
 	if target == v1beta1.MigrationAdopted || target == v1beta1.MigrationCompleted && !m.Status.Phase.Irrevocable() {
-		interrupted += ". To go back: machinist migrate abort " + ref
+		interrupted += ". To abort it: machinist migrate abort " + ref
 	}
 	return w.until(ctx, c, m, interrupted, func(m *v1beta1.Migration) (bool, error) {
 		phase := m.Status.Phase
@@ -180,10 +184,11 @@ func (w *migrationWait) awaitPhase(ctx context.Context, c *Cluster, m *v1beta1.M
 		case phase == target, target == v1beta1.MigrationAdopted && phase.Irrevocable():
 			return true, nil
 		case target == v1beta1.MigrationAborted && phase.Irrevocable():
-			return false, fmt.Errorf("migration %q cannot be aborted any more: it is %s, past the point of no return", m.Name, phase)
+			return false, fmt.Errorf("migration %q can no longer be aborted: status.phase is %s, past the point of no return",
+				m.Name, phase)
 		case target != v1beta1.MigrationAborted && (phase == v1beta1.MigrationAborting || phase == v1beta1.MigrationAborted ||
 			m.Spec.Stage == v1beta1.MigrationAbort):
-			return false, fmt.Errorf("migration %q was aborted by somebody else meanwhile", m.Name)
+			return false, fmt.Errorf("migration %q was aborted by another client in the meantime", m.Name)
 		}
 		return false, nil
 	})

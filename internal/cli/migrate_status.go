@@ -18,15 +18,16 @@ func migrateStatusCommand(env *Env) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
-		Short: "Show how far migrations are, what is in the way, and what leads further",
-		Long: `Show how far migrations are: with a NAME the phase, the numbers of machines, conditions, troubles, what happens next and
-which command leads further; without a line for each migration.
+		Short: "Show the progress of migrations, their problems, and the next command",
+		Long: `Show the progress of migrations. With a NAME, the command shows the phase, the numbers of machines, conditions, problems,
+the next step, and the commands to continue. Without a NAME, it shows one line for each migration.
 
--w goes on and shows it again when it changes; with a NAME until the migration has ended.`,
-		Example: `  # All migrations of this namespace
+With -w, the command keeps running and shows the report again at each change. With a NAME, it stops when the migration
+has ended.`,
+		Example: `  # All migrations of the current namespace
   machinist migrate status
 
-  # One, until it has ended
+  # One migration, until it has ended
   machinist migrate status old-fleet -w`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: env.completeName(migration),
@@ -40,7 +41,7 @@ which command leads further; without a line for each migration.
 					return err
 				}
 				if s.scope.all {
-					return fmt.Errorf("--all-namespaces is for no name, and %q is one: leave either out", s.name)
+					return fmt.Errorf("--all-namespaces cannot be combined with the name %q", s.name)
 				}
 			}
 			var err error
@@ -58,19 +59,20 @@ which command leads further; without a line for each migration.
 		},
 	}
 	s.scope.flags(cmd)
-	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "go on, and show it again when it changes")
+	cmd.Flags().BoolVarP(&follow, "watch", "w", false, watchUsage)
 	return cmd
 }
 
-// migrationStatus shows one migration, or all.
+// migrationStatus computes the report of one migrate status command.
 type migrationStatus struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
-	name    string
+	// name is the name of one Migration, or empty for all.
+	name string
 }
 
-// view reads what is shown, and what it was made from. ended says that it does not change any more.
+// view returns the report and the list that it was computed from. ended is true if the report will not change again.
 func (s *migrationStatus) view(ctx context.Context) (view View, list *v1beta1.MigrationList, ended bool, err error) {
 	namespace := s.scope.namespace(s.cluster)
 	list = &v1beta1.MigrationList{}
@@ -95,7 +97,7 @@ func (s *migrationStatus) view(ctx context.Context) (view View, list *v1beta1.Mi
 	return s.cluster.statusOf(ctx, m, s.scope.system), list, m.Status.Phase.Ended(), nil
 }
 
-// follow shows it until ctx ends or nothing will change any more.
+// follow shows the report again at each change until ctx ends or the migration has ended.
 func (s *migrationStatus) follow(ctx context.Context) error {
 	w := &watcher{env: s.env, cluster: s.cluster, scope: s.scope, what: "The Migration"}
 	return w.follow(ctx, func(ctx context.Context) (observed, error) {
@@ -107,7 +109,7 @@ func (s *migrationStatus) follow(ctx context.Context) error {
 	})
 }
 
-// timeless is a view without what changes by itself.
+// timeless returns a view without the fields that change with time alone.
 func timeless(view View) View {
 	switch v := view.(type) {
 	case migrate.Status:

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// migrationWait waits for a migrator.
+// migrationWait contains the flags of commands that wait for a migrator.
 type migrationWait struct {
 	env     *Env
 	timeout time.Duration
@@ -24,11 +24,11 @@ type migrationWait struct {
 }
 
 func (w *migrationWait) flags(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "how long to wait, such as 30m; 0 is for ever")
+	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "how long to wait, such as 30m; 0 means no limit")
 	cmd.Flags().StringVar(&w.system, "system-namespace", "", systemNamespaceUsage)
 }
 
-// check refuses what the flags cannot mean.
+// check returns an error for invalid flags.
 func (w *migrationWait) check() error {
 	if w.timeout < 0 {
 		return fmt.Errorf("--timeout %s: must not be negative", w.timeout)
@@ -36,14 +36,14 @@ func (w *migrationWait) check() error {
 	return nil
 }
 
-// quiet says that nothing but the answer is wanted.
+// quiet reports whether only the result is printed, and no progress.
 func (w *migrationWait) quiet() bool { return w.format == asJSON || w.format == asYAML }
 
-// until waits until a Migration is as reached says, and shows its progress and its troubles meanwhile. It returns the
-// last version. interrupted says what becomes of the migration when a person stops the command.
+// until waits until reached returns true for a Migration, and shows its progress and its problems meanwhile. It returns
+// the last version of the Migration. interrupted is the text of the error if the user interrupts the command.
 func (w *migrationWait) until(ctx context.Context, c *Cluster, m *v1beta1.Migration, interrupted string,
 	reached func(*v1beta1.Migration) (bool, error)) (*v1beta1.Migration, error) {
-	whole := ctx
+	commandCtx := ctx // It ends at a signal, and ctx also at the timeout.
 	if w.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
@@ -51,14 +51,14 @@ func (w *migrationWait) until(ctx context.Context, c *Cluster, m *v1beta1.Migrat
 	}
 	p := progress{migrationWait: w, live: &printer.Live{Out: w.env.Out, Terminal: w.env.Terminal}}
 	last := m
-	beside := followed{
-		unwatchable: fmt.Sprintf("machinist migrate status %s shows how it stands", migrate.Reference(m)),
-		lost: func(trouble error) {
+	texts := followTexts{
+		unwatchable: fmt.Sprintf("machinist migrate status %s shows the current progress", migrate.Reference(m)),
+		lost: func(err error) {
 			p.live.Erase()
-			fmt.Fprintf(w.env.Err, "The Migration cannot be read, trying again: %v\n", trouble)
+			fmt.Fprintf(w.env.Err, "The Migration cannot be read. Trying again: %v\n", err)
 		},
 	}
-	err := follow(ctx, c, m, beside, func(m *v1beta1.Migration) (bool, time.Duration, error) {
+	err := follow(ctx, c, m, texts, func(m *v1beta1.Migration) (bool, time.Duration, error) {
 		last = m
 		if done, err := reached(m); done || err != nil {
 			return done, 0, err
@@ -68,7 +68,7 @@ func (w *migrationWait) until(ctx context.Context, c *Cluster, m *v1beta1.Migrat
 	})
 	p.live.Erase()
 	switch {
-	case err != nil && whole.Err() != nil:
+	case err != nil && commandCtx.Err() != nil:
 		return last, fmt.Errorf("interrupted: %s", interrupted)
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return last, fmt.Errorf("timed out after %s: %s", w.timeout, migrate.Line(last))
@@ -76,22 +76,24 @@ func (w *migrationWait) until(ctx context.Context, c *Cluster, m *v1beta1.Migrat
 	return last, err
 }
 
-// progress is what was shown of a migration.
+// progress shows the progress of a migration.
 type progress struct {
 	*migrationWait
-	live     *printer.Live
+	live *printer.Live
+	// troubles are the problems shown last.
 	troubles []string
-	// absent says that it was found out whether the migrator runs.
-	absent bool
+	// migratorChecked is true after a check whether the migrator is running.
+	migratorChecked bool
 }
 
+// show draws the progress of a migration. It also prints new problems, and once a note if the migrator is not running.
 func (p *progress) show(ctx context.Context, c *Cluster, m *v1beta1.Migration) {
-	if !p.absent && !migrate.Observed(m) {
-		p.absent = true
+	if !p.migratorChecked && !migrate.Observed(m) {
+		p.migratorChecked = true
 		process, unread := c.migrator(ctx, m, p.system)
-		if words := cmp.Or(migrate.Absent(process), unread); words != "" && ctx.Err() == nil {
+		if note := cmp.Or(migrate.Absent(process), unread); note != "" && ctx.Err() == nil {
 			p.live.Erase()
-			fmt.Fprintln(p.env.Err, words)
+			fmt.Fprintln(p.env.Err, note)
 		}
 	}
 	if p.quiet() {
@@ -100,14 +102,14 @@ func (p *progress) show(ctx context.Context, c *Cluster, m *v1beta1.Migration) {
 	if troubles := migrate.Troubles(m); !slices.Equal(troubles, p.troubles) {
 		for _, t := range troubles {
 			if !slices.Contains(p.troubles, t) {
-				p.live.Printf("In the way: %s", t)
+				p.live.Printf("Problem: %s", t)
 			}
 		}
 		if len(troubles) == 0 && migrate.Observed(m) {
-			p.live.Printf("Nothing is in the way any more.")
+			p.live.Printf("All problems are resolved.")
 		}
 		p.troubles = troubles
 	}
-	// A terminal that does not say how wide it is must not be written beyond its edge: what wraps is not drawn over.
+	// A line that wraps cannot be drawn over, so assume a common width if the terminal's width is unknown.
 	p.live.Draw(migrate.Picture(m, p.env.style(p.format), cmp.Or(p.env.Width, 80)), migrate.Line(m))
 }

@@ -17,35 +17,34 @@ import (
 	"machinist.dev/machinist/internal/transfer/move"
 )
 
-// moveFlags are those of machinist move.
+// moveFlags are the flags of machinist move.
 type moveFlags struct {
-	kubeconfig, context string
-	all, dryRun         bool
-	timeout             time.Duration
-	system, toSystem    string
-	id, toID            string
+	kubeconfig, context    string
+	all, dryRun            bool
+	timeout                time.Duration
+	system, toSystem       string
+	clusterID, toClusterID string
 }
 
 func moveCommand(env *Env) *cobra.Command {
 	var f moveFlags
 	cmd := &cobra.Command{
 		Use:   "move [md/NAME ...] --to-context CONTEXT | --to-kubeconfig FILE",
-		Short: "Move a fleet to another control cluster, while its machines serve",
-		Long: `Move a fleet to another control cluster: all that is in the namespace, or the MachineDeployments that are
-named, with all that belongs to them. No instance is created, deleted or restarted, and their Nodes stay
-as they are. Both control clusters must have the same target cluster, and run Machinist with cluster ids
-of their own.
+		Short: "Move a fleet to another control cluster while its machines keep running",
+		Long: `Move a fleet to another control cluster: all objects of the namespace, or the named MachineDeployments with all objects
+that belong to them. No instance is created, deleted or restarted, and the Nodes do not change. Both control clusters
+must have the same target cluster, and their Machinist installations must have different cluster IDs.
 
-The command stops the source first, makes the objects at the destination, waits until that has taken
-every instance over, and then deletes them at the source. It may be interrupted at any time: repeat it,
-and it goes on from there.`,
-		Example: `  # What would be moved, and whether that is possible
+The command first stops the fleet at the source. Then it creates the objects at the destination, waits until the
+destination has adopted all instances, and deletes the objects at the source. You can interrupt the command at any time.
+Run it again to continue.`,
+		Example: `  # Show what would be moved, and whether that is possible
   machinist move -n prod --to-context new --dry-run
 
-  # All of a namespace
+  # Move all objects of a namespace
   machinist move -n prod --to-context new
 
-  # Two deployments, to a cluster of another kubeconfig
+  # Move two deployments to a cluster of another kubeconfig
   machinist move md/web md/batch -n prod --to-kubeconfig new.yaml`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,37 +52,39 @@ and it goes on from there.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.kubeconfig, "to-kubeconfig", "", "kubeconfig file of the destination; default: that of the source")
+	flags.StringVar(&f.kubeconfig, "to-kubeconfig", "", "kubeconfig file of the destination (default: the source's kubeconfig)")
 	flags.StringVar(&f.context, "to-context", "",
-		"context of the destination; default: the current one of --to-kubeconfig")
-	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "move what is in all namespaces")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only print what would be moved, and what is in the way")
+		"context of the destination (default: the current context of --to-kubeconfig)")
+	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "move the objects of all namespaces")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only print what would be moved, and what prevents the move")
 	flags.DurationVar(&f.timeout, "timeout", time.Hour,
-		"how long to wait, and for how long the destination may take instances over; at most 24h")
-	flags.StringVar(&f.id, "cluster-id", "",
-		"cluster id that the source tags instances with; default: the one that its processes recorded")
-	flags.StringVar(&f.toID, "to-cluster-id", "",
-		"cluster id that the destination tags instances with; default: the one that its processes recorded")
+		"how long to wait, and how long the destination may adopt instances; at most 24h")
+	flags.StringVar(&f.clusterID, "cluster-id", "",
+		"cluster ID in the source's tags of instances (default: the cluster ID that the source's processes recorded)")
+	flags.StringVar(&f.toClusterID, "to-cluster-id", "",
+		"cluster ID in the destination's tags of instances (default: the cluster ID that the destination's processes recorded)")
 	flags.StringVar(&f.system, "system-namespace", "",
-		"namespace in which the source's processes keep their records; default: the usual ones")
+		"namespace of the records of the source's processes; by default machinist-system, kube-system and the fleet's namespace are tried")
 	flags.StringVar(&f.toSystem, "to-system-namespace", "",
-		"namespace in which the destination's processes keep their records; default: the usual ones")
+		"namespace of the records of the destination's processes; by default machinist-system, kube-system and the fleet's namespace are tried")
 	return cmd
 }
 
+// check returns an error for invalid flags.
 func (f moveFlags) check(deployments []string) error {
 	switch {
 	case f.kubeconfig == "" && f.context == "":
-		return errors.New("neither --to-context nor --to-kubeconfig is set: name the destination")
+		return errors.New("neither --to-context nor --to-kubeconfig is set: use one of them to name the destination")
 	case f.timeout <= 0 || f.timeout > v1beta1.MaxAdoptionFromCluster:
 		return fmt.Errorf("--timeout %s: must be more than 0 and at most %s", f.timeout, v1beta1.MaxAdoptionFromCluster)
 	case f.all && len(deployments) > 0:
-		return errors.New("-A moves everything: name no deployment with it")
+		return errors.New("-A moves everything and cannot be combined with names of deployments")
 	}
 	return nil
 }
 
-// destination returns the environment of the cluster that is moved to: what flags say of the source's does not hold.
+// destination returns the environment of the destination cluster. The flags that choose the source, such as --context,
+// do not apply to it.
 func (f moveFlags) destination(env *Env) *Env {
 	to := *env
 	to.rules = clientcmd.NewDefaultClientConfigLoadingRules()
@@ -95,6 +96,7 @@ func (f moveFlags) destination(env *Env) *Env {
 	return &to
 }
 
+// runMove plans the move, checks it, and carries it out.
 func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 	var deployments []string
 	for _, arg := range args {
@@ -116,7 +118,7 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 		return fmt.Errorf("the destination: %w", err)
 	}
 	to.Namespace = from.Namespace
-	m := &move.Move{Source: from, Destination: to, From: f.id, To: f.toID, Namespace: from.Namespace,
+	m := &move.Move{Source: from, Destination: to, From: f.clusterID, To: f.toClusterID, Namespace: from.Namespace,
 		Deployments: deployments, Report: func(sentence string) { fmt.Fprintln(env.Out, sentence) }}
 	if f.all {
 		m.Namespace = metav1.NamespaceAll
@@ -144,38 +146,37 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 	problems := append(plan.Problems, to.missingProcesses(ctx, from, m.Namespace, f.toSystem)...)
 	fmt.Fprintf(env.Out, "From cluster %s to cluster %s: %s.\n", m.From, m.To, plan)
 	if len(plan.Shared) > 0 {
-		fmt.Fprintf(env.Out, "Copied, and needed at the source too: %s.\n", strings.Join(plan.Shared, ", "))
+		fmt.Fprintf(env.Out, "Copied, because the source needs them too: %s.\n", strings.Join(plan.Shared, ", "))
 	}
 	if f.dryRun {
-		for _, waits := range plan.Waiting {
-			fmt.Fprintf(env.Out, "It would wait for %s.\n", waits)
+		for _, machine := range plan.Waiting {
+			fmt.Fprintf(env.Out, "The move would wait for %s.\n", machine)
 		}
 	}
 	switch {
 	case len(problems) > 0:
 		return fmt.Errorf("the fleet cannot be moved, and nothing was changed:\n  %s", strings.Join(problems, "\n  "))
 	case f.dryRun:
-		_, err := fmt.Fprintln(env.Out, "Nothing is in the way. Nothing was changed.")
+		_, err := fmt.Fprintln(env.Out, "The move is possible. Nothing was changed.")
 		return err
 	}
-	// By the API server's clock, as processes judge it. The permission outlasts the wait.
+	// The processes compare this with times close to the API server's clock. The permission lasts longer than the wait.
 	m.Until = to.clock.Now().Add(min(f.timeout+time.Minute, v1beta1.MaxAdoptionFromCluster-time.Minute))
 	within, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	if err := m.Run(within); err != nil {
-		return fmt.Errorf("%w\nThe move is not finished. Repeat the command when that is mended: it goes on from there",
-			explain(err))
+		return fmt.Errorf("%w\nThe move is not finished. Fix the problem and run the command again to continue", explain(err))
 	}
-	_, err = fmt.Fprintf(env.Out, "The fleet is at cluster %s. The source has nothing of it any more.\n", m.To)
+	_, err = fmt.Fprintf(env.Out, "The fleet has moved to cluster %s, and its objects at the source are deleted.\n", m.To)
 	return err
 }
 
-// missingProcesses names the processes that a fleet of another cluster needs here and that do not run, as far as
-// leases may be read.
+// missingProcesses returns a sentence for each process that a fleet of another cluster needs in this cluster, and that
+// is not running. It skips processes whose leases may not be read.
 func (c *Cluster) missingProcesses(ctx context.Context, from *Cluster, namespace, system string) (missing []string) {
 	list := &v1beta1.MachineList{}
 	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil // The move itself reports that.
+		return nil // The move itself reports the error.
 	}
 	var names []string
 	for i := range list.Items {
@@ -189,7 +190,7 @@ func (c *Cluster) missingProcesses(ctx context.Context, from *Cluster, namespace
 	slices.Sort(names)
 	for _, name := range names {
 		if p, unread := c.process(ctx, name, c.Namespace, system); unread == "" && !p.Running {
-			missing = append(missing, fmt.Sprintf("%s does not run at the destination", name))
+			missing = append(missing, fmt.Sprintf("the process %s is not running at the destination", name))
 		}
 	}
 	return missing

@@ -7,9 +7,9 @@ import (
 	"machinist.dev/machinist/test/env/inmemory"
 )
 
-// Whoever names no destination, or one that cannot be, learns that before anything is asked or changed.
-func TestAMoveThatCannotBeIsRefused(t *testing.T) {
-	p := paint(t)
+// A wrong destination is reported before anything is changed.
+func TestMoveRejectsImpossibleMoves(t *testing.T) {
+	p := newTestFleet(t)
 	p.fleet()
 	here, elsewhere := env.Kubeconfig(), inmemory.WithoutMachinist(t)
 	ids := []string{"--cluster-id=a", "--to-cluster-id=b"}
@@ -24,11 +24,11 @@ func TestAMoveThatCannotBeIsRefused(t *testing.T) {
 			[]string{`"machine"`, "machinedeployment"}},
 		"no file": {[]string{"--to-kubeconfig", "/does/not/exist"},
 			[]string{"the destination", "/does/not/exist"}},
-		"without its id": {[]string{"--to-kubeconfig", here}, []string{"the cluster id is not recorded"}},
+		"without its id": {[]string{"--to-kubeconfig", here}, []string{"no cluster ID found"}},
 		"the same cluster": {append(ids, "--to-kubeconfig", here),
 			[]string{"are the same cluster", "nothing was changed"}},
 		"a cluster without CRDs": {append(ids, "--to-kubeconfig", elsewhere),
-			[]string{"does not know Machinist's kinds"}},
+			[]string{"does not serve Machinist's kinds"}},
 		"no such deployment": {append(ids, "md/wbe", "--to-kubeconfig", here),
 			[]string{`machinedeployment "wbe" not found`}},
 	} {

@@ -21,41 +21,46 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// adoptFlags are those of machinist orphans adopt.
-type adoptFlags struct {
-	all, dryRun    bool
-	set            string
-	lasts          time.Duration
-	system, id     string
-	cluster        *Cluster
-	ids            []string
-	template       *v1beta1.MachineTemplateSpec
-	permittedNames []string
-	// undescribed is how many more there are than the last check described.
-	undescribed int
+// adoption is one run of machinist orphans adopt.
+type adoption struct {
+	// Flags and arguments.
+	all, dryRun bool
+	set         string
+	permitFor   time.Duration
+	system      string
+	clusterID   string
+	ids         []string
+
+	cluster  *Cluster
+	template *v1beta1.MachineTemplateSpec
+	// permittedClasses are the names of the classes that the command has annotated.
+	permittedClasses []string
+	// unlisted is the number of instances that the last check found but did not list.
+	unlisted int
 }
 
 func orphansAdoptCommand(env *Env) *cobra.Command {
-	var f adoptFlags
+	var f adoption
 	cmd := &cobra.Command{
 		Use:   "adopt [PROVIDER-ID ...] | --all",
-		Short: "Make machines again that take over instances without a machine",
-		Long: `Make machines again that take over instances without a machine: after a snapshot of etcd was put back,
-or Machines were lost otherwise. No instance is changed but for its tags, and no Node.
+		Short: "Create machines that adopt instances without a machine",
+		Long: `Create machines that adopt instances without a machine, for example after a snapshot of etcd was restored or Machines
+were lost in another way. The adoption changes only the tags of an instance, and no Nodes.
 
-Each instance gets a Machine of the name in its tags, of the class by which it was found or of --set. The
-class permits for the time of --permit that its machines take over instances that carry this
-installation's own cluster id, and their own namespace and name. An instance whose machine exists is left
-alone.
+Each instance gets a Machine with the name in the instance's tags. The machine's class is the class through which the
+instance was found, or the class in the template of --set. For the time of --permit, the command permits the machines
+of this class to adopt instances that are tagged with the cluster ID of this installation and with the namespace and
+name of the machine. The command ignores instances whose machine exists.
 
-A MachineSet takes machines in while it has too few: make them with --set, and then scale its deployment up.`,
-		Example: `  # What would be made
+A MachineSet adopts machines while it has fewer machines than spec.replicas. To get machines of a set, create them with
+--set and then scale the set's deployment up.`,
+		Example: `  # Show the machines that would be created
   machinist orphans adopt --all -n prod --dry-run
 
-  # As machines of a set
+  # Create machines of a set
   machinist orphans adopt --all -n prod --set web-qdwlm5hg2
 
-  # One
+  # Create the machine of one instance
   machinist orphans adopt sim://sim-1/sim-1a/i-815e7097b4e79d919 -n prod`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,29 +69,30 @@ A MachineSet takes machines in while it has too few: make them with --set, and t
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.all, "all", false, "all of the namespace that the last check found")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only print which machines would be made")
+	flags.BoolVar(&f.all, "all", false, "adopt all instances of the namespace that the last check found")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only print which machines would be created")
 	flags.StringVar(&f.set, "set", "", "MachineSet whose template and labels the machines get")
-	flags.DurationVar(&f.lasts, "permit", time.Hour, "time for which the class permits the adoption, at most 24h")
-	flags.StringVar(&f.id, "cluster-id", "",
-		"cluster id that the instances are tagged with; default: the one that the processes recorded")
+	flags.DurationVar(&f.permitFor, "permit", time.Hour, "time for which the class permits the adoption, at most 24h")
+	flags.StringVar(&f.clusterID, "cluster-id", "",
+		"cluster ID in the tags of the instances (default: the cluster ID that the processes recorded)")
 	flags.StringVar(&f.system, "system-namespace", "", systemNamespaceUsage)
 	return cmd
 }
 
-func (f *adoptFlags) run(ctx context.Context, env *Env) error {
+// run creates the machines and prints one line for each instance.
+func (f *adoption) run(ctx context.Context, env *Env) error {
 	switch {
 	case f.all == (len(f.ids) > 0):
-		return errors.New("name provider IDs, or --all, and not both")
-	case f.lasts <= 0 || f.lasts > v1beta1.MaxAdoptionFromCluster:
-		return fmt.Errorf("--permit %s: must be more than 0 and at most %s", f.lasts, v1beta1.MaxAdoptionFromCluster)
+		return errors.New("specify either provider IDs or --all")
+	case f.permitFor <= 0 || f.permitFor > v1beta1.MaxAdoptionFromCluster:
+		return fmt.Errorf("--permit %s: must be more than 0 and at most %s", f.permitFor, v1beta1.MaxAdoptionFromCluster)
 	}
 	var err error
 	if f.cluster, err = env.Connect(); err != nil {
 		return err
 	}
-	if f.id == "" {
-		if f.id, err = f.cluster.clusterID(ctx, f.system); err != nil {
+	if f.clusterID == "" {
+		if f.clusterID, err = f.cluster.clusterID(ctx, f.system); err != nil {
 			return err
 		}
 	}
@@ -102,50 +108,52 @@ func (f *adoptFlags) run(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	made := int32(0)
+	created := int32(0)
 	for _, e := range found {
 		outcome, err := f.adopt(ctx, e)
 		if err != nil {
-			return fmt.Errorf("%w\nWhat was made stays. Repeat the command when that is mended", f.cluster.Explain(err))
+			return fmt.Errorf("%w\nThe machines created so far remain. Fix the problem and run the command again",
+				f.cluster.Explain(err))
 		}
 		if outcome == "" {
-			made++
-			outcome = "takes over"
+			created++
+			outcome = "created, will adopt"
 		}
 		fmt.Fprintf(env.Out, "Machine %s: %s %s\n", e.Machine, outcome, e.ProviderID)
 	}
-	if f.undescribed > 0 {
-		fmt.Fprintf(env.Out, "The last check found %s more. Repeat the command after the next one.\n",
-			wording.Count(f.undescribed, "instance"))
+	if f.unlisted > 0 {
+		fmt.Fprintf(env.Out, "The last check found %s more. Run the command again after the next check.\n",
+			wording.Count(f.unlisted, "instance"))
 	}
 	if f.dryRun {
 		_, err = fmt.Fprintln(env.Out, "Nothing was changed.")
 		return err
 	}
-	_, err = fmt.Fprintf(env.Out, "%s made. machinist why machine/NAME shows why one does not take its instance over.\n",
-		wording.Count(made, "machine"))
+	_, err = fmt.Fprintf(env.Out, "%s created. If one does not adopt its instance, run \"machinist why machine/NAME\".\n",
+		wording.Count(created, "machine"))
 	return err
 }
 
-// find returns the instances of the namespace that were asked for, as the last check found them.
-func (f *adoptFlags) find(ctx context.Context) (found []ledger.Entry, err error) {
+// find returns the results of the last check for the instances named by the arguments, or for all instances of the
+// namespace. It returns an error if the check did not find a named instance, or if the instance cannot be adopted.
+func (f *adoption) find(ctx context.Context) (found []ledger.Entry, err error) {
 	view, err := f.cluster.orphans(ctx, f.cluster.Namespace, f.system)
 	if err != nil {
 		return nil, err
 	}
 	missing := slices.Clone(f.ids)
 	for _, report := range view.Reports {
-		f.undescribed += report.Undescribed
+		f.unlisted += report.Undescribed
 		for _, e := range report.Entries {
-			asked := slices.Contains(f.ids, e.ProviderID)
-			if e.ProviderID == "" || !asked && !f.all {
+			named := slices.Contains(f.ids, e.ProviderID)
+			if e.ProviderID == "" || !named && !f.all {
 				continue
 			}
 			missing = slices.DeleteFunc(missing, func(id string) bool { return id == e.ProviderID })
 			switch orphans.Outcome(e.Outcome) {
 			case orphans.Duplicate, orphans.Delete, orphans.ForceDeleted:
-				if asked {
-					return nil, fmt.Errorf("instance %s: its machine has another one or was deleted by force, or it is being removed", e.ProviderID)
+				if named {
+					return nil, fmt.Errorf("instance %s cannot be adopted: its machine has another instance or was deleted by force, or the instance is being removed", e.ProviderID)
 				}
 				continue
 			}
@@ -153,38 +161,39 @@ func (f *adoptFlags) find(ctx context.Context) (found []ledger.Entry, err error)
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("the last check found no instance without a machine of namespace %s with the provider ID %s",
+		return nil, fmt.Errorf("the last check found no instance in namespace %s without a machine and with the provider ID %s",
 			f.cluster.Namespace, strings.Join(missing, ", "))
 	}
 	return found, nil
 }
 
-// adopt makes the Machine of an instance, and says why not if it is not made.
-func (f *adoptFlags) adopt(ctx context.Context, e ledger.Entry) (instead string, err error) {
+// adopt creates the Machine of an instance. If it does not create one, outcome describes the reason.
+func (f *adoption) adopt(ctx context.Context, e ledger.Entry) (outcome string, err error) {
 	machine := f.machine(e)
 	if machine.Spec.ClassRef == nil {
-		return "", fmt.Errorf("instance %s was found by %s, which is no class: name a --set", e.ProviderID, e.Source)
+		return "", fmt.Errorf("instance %s was found through %s, which is not a class: name a MachineSet with --set",
+			e.ProviderID, e.Source)
 	}
 	switch err := f.cluster.Get(ctx, client.ObjectKeyFromObject(machine), &v1beta1.Machine{}); {
 	case err == nil:
-		return "exists, and leaves alone", nil
+		return "exists already, will not adopt", nil
 	case !apierrors.IsNotFound(err):
 		return "", err
 	}
 	if f.dryRun {
-		return "would take over", nil
+		return "would adopt", nil
 	}
 	if err := f.permit(ctx, machine.Namespace, machine.Spec.ClassRef.Name); err != nil {
 		return "", err
 	}
 	if err := backup.Make(ctx, f.cluster, machine); err != nil {
-		return "", fmt.Errorf("make machine %s: %w", e.Machine, err)
+		return "", fmt.Errorf("create machine %s: %w", e.Machine, err)
 	}
 	return "", nil
 }
 
-// machine returns the Machine of an instance, by the name in the instance's tags.
-func (f *adoptFlags) machine(e ledger.Entry) *v1beta1.Machine {
+// machine returns the Machine for an instance. Its name is the one in the instance's tags.
+func (f *adoption) machine(e ledger.Entry) *v1beta1.Machine {
 	namespace, name, _ := strings.Cut(e.Machine, "/")
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if f.template != nil {
@@ -198,7 +207,7 @@ func (f *adoptFlags) machine(e ledger.Entry) *v1beta1.Machine {
 	return m
 }
 
-// withoutOwnership returns the labels of a set's template but those that the set gives when it takes a machine in.
+// withoutOwnership returns the labels of a set's template without those that the set adds when it adopts a machine.
 func withoutOwnership(labels map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range labels {
@@ -211,35 +220,36 @@ func withoutOwnership(labels map[string]string) map[string]string {
 	return out
 }
 
-// permit lets the machines of a class take over instances with the cluster id of this installation, once in a command.
-func (f *adoptFlags) permit(ctx context.Context, namespace, name string) error {
-	if slices.Contains(f.permittedNames, name) {
+// permit annotates a class so that its machines may adopt instances that are tagged with the cluster ID. It does so
+// once for each class.
+func (f *adoption) permit(ctx context.Context, namespace, name string) error {
+	if slices.Contains(f.permittedClasses, name) {
 		return nil
 	}
 	class := &v1beta1.MachineClass{}
 	if err := f.cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); err != nil {
 		return err
 	}
-	now := f.cluster.clock.Now() // By the API server's clock, as processes judge it.
+	now := f.cluster.clock.Now() // The processes compare the annotation with times close to the API server's clock.
 	from := class.Annotations[v1beta1.AnnotationAdoptFromCluster]
 	until := class.Annotations[v1beta1.AnnotationAdoptFromClusterUntil]
-	if from != "" && from != f.id && permitted.Until(until, now, v1beta1.MaxAdoptionFromCluster) == "" {
-		return fmt.Errorf("MachineClass %s lets its machines take over instances of cluster %s until %s: repeat the "+
-			"command after that", name, from, until)
+	if from != "" && from != f.clusterID && permitted.Until(until, now, v1beta1.MaxAdoptionFromCluster) == "" {
+		return fmt.Errorf("MachineClass %s permits its machines to adopt instances of cluster %s until %s: run the "+
+			"command again after that time", name, from, until)
 	}
 	if removal := class.Annotations[v1beta1.AnnotationRemoveOrphansUntil]; removal != "" {
-		return fmt.Errorf("MachineClass %s has the annotation %s=%s, by which these instances are removed: take it off",
+		return fmt.Errorf("MachineClass %s has the annotation %s=%s, which removes these instances: remove the annotation",
 			name, v1beta1.AnnotationRemoveOrphansUntil, removal)
 	}
 	before := class.DeepCopy()
 	if class.Annotations == nil {
 		class.Annotations = map[string]string{}
 	}
-	class.Annotations[v1beta1.AnnotationAdoptFromCluster] = f.id
-	class.Annotations[v1beta1.AnnotationAdoptFromClusterUntil] = now.Add(f.lasts).UTC().Format(time.RFC3339)
+	class.Annotations[v1beta1.AnnotationAdoptFromCluster] = f.clusterID
+	class.Annotations[v1beta1.AnnotationAdoptFromClusterUntil] = now.Add(f.permitFor).UTC().Format(time.RFC3339)
 	if err := f.cluster.Patch(ctx, class, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("permit MachineClass %s to take over instances: %w", name, err)
+		return fmt.Errorf("permit the machines of MachineClass %s to adopt instances: %w", name, err)
 	}
-	f.permittedNames = append(f.permittedNames, name)
+	f.permittedClasses = append(f.permittedClasses, name)
 	return nil
 }

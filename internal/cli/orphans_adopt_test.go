@@ -15,10 +15,10 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// orphaned paints a class, the fleet web and instances without a machine. The cluster id is "ours".
-func orphaned(t *testing.T) *painted {
+// orphaned creates a class, the fleet web and instances without a machine. The cluster ID is "ours".
+func orphaned(t *testing.T) *testFleet {
 	t.Helper()
-	p := paint(t)
+	p := newTestFleet(t)
 	p.create(&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: v1beta1.MachineClassSpec{
 		Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Size"}`)}}})
 	p.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: process.IdentityRecord},
@@ -39,7 +39,7 @@ func orphaned(t *testing.T) *painted {
 	return p
 }
 
-func (p *painted) classAnnotations() map[string]string {
+func (p *testFleet) classAnnotations() map[string]string {
 	p.Helper()
 	class := &v1beta1.MachineClass{}
 	if err := p.api.Get(context.Background(), client.ObjectKey{Namespace: p.namespace, Name: "small"}, class); err != nil {
@@ -49,35 +49,36 @@ func (p *painted) classAnnotations() map[string]string {
 }
 
 // Rule: unknown-instances-taken-in.
-func TestInstancesWithoutAMachineGetOneThatIsPermittedToTakeThemOver(t *testing.T) {
+func TestAdoptCreatesMachinesForOrphans(t *testing.T) {
 	p := orphaned(t)
 	ids := []string{"orphans", "adopt", "sim://1", "sim://2", "sim://4"}
-	p.run(append(ids, "--dry-run")...).succeeds(t).prints(t, "lost-1: would take over sim://1", "Nothing was changed")
+	p.run(append(ids, "--dry-run")...).succeeds(t).prints(t, "lost-1: would adopt sim://1", "Nothing was changed")
 	if len(p.classAnnotations()) > 0 {
-		t.Errorf("a dry run has annotated the class: %v", p.classAnnotations())
+		t.Errorf("the dry run annotated the class: %v", p.classAnnotations())
 	}
-	p.run(ids...).succeeds(t).prints(t, "lost-1: takes over sim://1", "web-1-a: exists, and leaves alone",
-		"2 machines made")
+	p.run(ids...).succeeds(t).prints(t, "lost-1: created, will adopt sim://1",
+		"web-1-a: exists already, will not adopt", "2 machines created")
 	m := &v1beta1.Machine{}
 	if err := p.api.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "lost-1"}, m); err != nil {
 		t.Fatal(err)
 	}
 	if m.Spec.ProviderID != "sim://1" || m.Spec.ClassRef == nil || m.Spec.ClassRef.Name != "small" {
-		t.Errorf("the machine is of %+v with provider ID %q", m.Spec.ClassRef, m.Spec.ProviderID)
+		t.Errorf("the machine has class %+v and provider ID %q", m.Spec.ClassRef, m.Spec.ProviderID)
 	}
 	annotations := p.classAnnotations()
 	until, err := time.Parse(time.RFC3339, annotations[v1beta1.AnnotationAdoptFromClusterUntil])
 	if annotations[v1beta1.AnnotationAdoptFromCluster] != "ours" || err != nil || time.Until(until) > 61*time.Minute {
-		t.Errorf("the class has %v", annotations)
+		t.Errorf("the class has the annotations %v", annotations)
 	}
-	p.run(ids...).succeeds(t).prints(t, "0 machines made")
+	p.run(ids...).succeeds(t).prints(t, "0 machines created")
 }
 
-// Of --set, all is as the set would make it, but for what it gives its machines when it takes them in.
-func TestAMachineIsMadeAgainForItsSet(t *testing.T) {
+// With --set, the machines are as in the template of the set, except for the labels that the set adds when it adopts
+// them.
+func TestAdoptCreatesMachinesOfSet(t *testing.T) {
 	p := orphaned(t)
-	p.run("orphans", "adopt", "--all", "--set", "web-1").succeeds(t).prints(t, "lost-1: takes over", "inline: takes over",
-		"3 machines made")
+	p.run("orphans", "adopt", "--all", "--set", "web-1").succeeds(t).prints(t, "lost-1: created, will adopt",
+		"inline: created, will adopt", "3 machines created")
 	m := &v1beta1.Machine{}
 	if err := p.api.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "inline"}, m); err != nil {
 		t.Fatal(err)
@@ -91,23 +92,23 @@ func TestAMachineIsMadeAgainForItsSet(t *testing.T) {
 	}
 }
 
-func TestAnAdoptionThatCannotBeIsRefused(t *testing.T) {
+func TestAdoptRejectsImpossibleAdoptions(t *testing.T) {
 	p := orphaned(t)
 	for name, test := range map[string]struct {
 		args        []string
 		annotations map[string]string
 		mentions    []string
 	}{
-		"nothing named":     {nil, nil, []string{"name provider IDs, or --all"}},
-		"both":              {[]string{"sim://1", "--all"}, nil, []string{"not both"}},
+		"nothing named":     {nil, nil, []string{"specify either provider IDs or --all"}},
+		"both":              {[]string{"sim://1", "--all"}, nil, []string{"specify either"}},
 		"too long":          {[]string{"--all", "--permit=25h"}, nil, []string{"--permit 25h0m0s", "24h"}},
 		"unknown":           {[]string{"sim://9"}, nil, []string{"found no instance", "sim://9"}},
 		"being removed":     {[]string{"sim://3"}, nil, []string{"sim://3", "is being removed"}},
-		"without its class": {[]string{"sim://inline"}, nil, []string{"no class", "--set"}},
+		"without its class": {[]string{"sim://inline"}, nil, []string{"not a class", "--set"}},
 		"no such set":       {[]string{"sim://1", "--set=wbe"}, nil, []string{"wbe", "not found"}},
-		"a class by which orphans are removed": {[]string{"sim://1"},
+		"a class that removes orphans": {[]string{"sim://1"},
 			map[string]string{v1beta1.AnnotationRemoveOrphansUntil: "2031-01-01T00:00:00Z"},
-			[]string{"small", v1beta1.AnnotationRemoveOrphansUntil, "take it off"}},
+			[]string{"small", v1beta1.AnnotationRemoveOrphansUntil, "remove the annotation"}},
 		"a class that permits another cluster": {[]string{"sim://1"}, map[string]string{
 			v1beta1.AnnotationAdoptFromCluster:      "another",
 			v1beta1.AnnotationAdoptFromClusterUntil: time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
@@ -128,6 +129,6 @@ func TestAnAdoptionThatCannotBeIsRefused(t *testing.T) {
 	}
 	list := &v1beta1.MachineList{}
 	if err := p.api.List(t.Context(), list, client.InNamespace(p.namespace)); err != nil || len(list.Items) != 2 {
-		t.Errorf("%d machines, want those 2 of the fleet: %v", len(list.Items), err)
+		t.Errorf("%d machines, want the 2 machines of the fleet: %v", len(list.Items), err)
 	}
 }

@@ -23,17 +23,17 @@ func orphansCommand(env *Env) *cobra.Command {
 	var s scope
 	cmd := &cobra.Command{
 		Use:   "orphans",
-		Short: "Show the instances at the clouds that have no machine",
-		Long: `Show the instances at the clouds that have no machine, and what becomes of them.
+		Short: "Show the instances that have no machine",
+		Long: `Show the instances that have no machine, and what Machinist does with each.
 
-Only the providers' processes can list the clouds' instances. They do so periodically, and keep the
-result in the ConfigMap machinist-orphans, which this command reads. The words are as old as they say.
+Only the providers' processes can list the instances of a cloud. They do so periodically and store the result in the
+ConfigMap machinist-orphans, which this command reads. The output shows the time of each check.
 
-machinist orphans adopt makes machines for them.`,
-		Example: `  # Those whose machine was in this namespace
+"machinist orphans adopt" creates machines for these instances.`,
+		Example: `  # Instances whose machine was in the current namespace
   machinist orphans
 
-  # All, for a program
+  # The instances of all namespaces as JSON
   machinist orphans -A -o json`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -57,6 +57,8 @@ machinist orphans adopt makes machines for them.`,
 	return cmd
 }
 
+// orphans reads the results of the providers' checks for instances without a machine. It fails if no ConfigMap may be
+// read.
 func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.Orphans, error) {
 	var pages []ledger.Page
 	var unread []string
@@ -81,12 +83,12 @@ func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.
 		for _, key := range slices.Sorted(maps.Keys(stored.Data)) {
 			page, err := ledger.Decode(stored.Data[key])
 			if err != nil {
-				unread = append(unread, fmt.Sprintf("What ConfigMap %s/%s says of %s cannot be read: %v", space,
-					ledger.Name, key, err))
+				unread = append(unread, fmt.Sprintf("The key %s of ConfigMap %s/%s cannot be decoded, so its instances are "+
+					"left out: %v", key, space, ledger.Name, err))
 				continue
 			}
 			pages = append(pages, page)
-			// Leases are where the page is.
+			// A provider keeps its lease in the same namespace as the ConfigMap.
 			p, missing := c.process(ctx, providerProcess+page.Provider, page.Namespace, space)
 			if processes[ledger.Key(page.Provider, page.Namespace)] = p; missing != "" && !slices.Contains(unread, missing) {
 				unread = append(unread, missing)
@@ -97,11 +99,11 @@ func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.
 		return fleet.Orphans{}, c.Explain(denied)
 	}
 	if denied != nil && len(pages) == 0 {
-		unread = append(unread, fmt.Sprintf("You may not read ConfigMap %s in all of %s.", ledger.Name,
+		unread = append(unread, fmt.Sprintf("You may not read ConfigMap %s in all of the namespaces %s.", ledger.Name,
 			strings.Join(spaces, ", ")))
 	}
 	if len(pages) == 0 {
-		// It may be that this is no cluster of Machinist's at all.
+		// Return an error if Machinist is not installed in this cluster.
 		if err := c.List(ctx, &v1beta1.MachineList{}, client.InNamespace(c.Namespace), client.Limit(1)); err != nil &&
 			!apierrors.IsForbidden(err) {
 			return fleet.Orphans{}, c.Explain(err)

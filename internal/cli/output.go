@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// Formats of -o.
+// The values of -o.
 const (
 	asText = ""
 	asWide = "wide"
@@ -26,7 +26,7 @@ func outputFlag(cmd *cobra.Command, format *string) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// checkFormat refuses what -o does not know, before anything is asked of the cluster.
+// checkFormat returns an error for an unknown value of -o. Commands call it before they read the cluster.
 func checkFormat(format string) error {
 	switch format {
 	case asText, asWide, asJSON, asYAML:
@@ -35,12 +35,12 @@ func checkFormat(format string) error {
 	return fmt.Errorf("--output %q: must be json, yaml or wide", format)
 }
 
-// View is what a command has found out: its fields are what programs read, Text is what people read.
+// View is the result of a command. Its fields are the JSON and YAML output, and Text writes the text output.
 type View interface {
 	Text(w io.Writer, style Style) error
 }
 
-// Print writes a view in the format asked for.
+// Print writes a view in a format.
 func (e *Env) Print(view View, format string) error {
 	switch format {
 	case asJSON:
@@ -58,10 +58,10 @@ func (e *Env) Print(view View, format string) error {
 	return view.Text(e.Out, e.style(format))
 }
 
-// Style is how text is written.
+// Style is the style of text output.
 type Style = printer.Style
 
-// style is how this environment wants text in a format.
+// style returns the style of text output in a format.
 func (e *Env) style(format string) Style {
 	return Style{Colour: e.Colour, Wide: format == asWide, Plain: e.Plain}
 }

@@ -20,7 +20,7 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// pauseFlags are those of pause and resume.
+// pauseFlags are the flags of pause and resume.
 type pauseFlags struct {
 	fleet, all     bool
 	reason, format string
@@ -35,10 +35,11 @@ func (f *pauseFlags) add(cmd *cobra.Command, fleetUsage, allUsage string) {
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 }
 
-// check refuses the command without --fleet: what stops a fleet must not be mistaken for what stops a rollout.
+// check returns an error if --fleet is missing. The flag is required because "machinist rollout pause" has a similar
+// name and stops only rollouts.
 func (f *pauseFlags) check(verb string) error {
 	if !f.fleet {
-		return fmt.Errorf("--fleet is missing: machinist %s --fleet is about all machines of a namespace; "+
+		return fmt.Errorf("--fleet is missing: \"machinist %s --fleet\" affects all machines of a namespace; "+
 			"for the rollouts of one deployment run \"machinist rollout %s md/NAME\"", verb, verb)
 	}
 	return checkFormat(f.format)
@@ -48,14 +49,15 @@ func pauseCommand(env *Env) *cobra.Command {
 	var f pauseFlags
 	cmd := &cobra.Command{
 		Use:   "pause --fleet",
-		Short: "Stop every voluntary disruption of machines in a namespace, or in all",
-		Long: `Stop every voluntary disruption of machines in a namespace, or in all that have machines: no machine is
-replaced or changed in place, because of a rollout, its age, its health or a request. The command creates the
-MachineDisruptionBudget ` + disruption.PauseBudget + `, which selects all machines and allows no disruption.
+		Short: "Stop all voluntary disruptions of machines in one or all namespaces",
+		Long: `Stop all voluntary disruptions of machines in a namespace, or in all namespaces that have machines. No machine is
+replaced or updated in place, whether because of a rollout, its age, its health or a request. The command creates the
+MachineDisruptionBudget ` + disruption.PauseBudget + `, which selects all machines and allows no disruptions.
 
-Machines that are being disrupted already are finished. Scaling, new machines, deletions by people, and the
-replacement of machines whose instance is gone go on. A namespace that gets its first machines later is not paused.`,
-		Example: `  # Stop everything while the network is repaired
+Disruptions that have already begun are completed. Not affected are scaling, new machines, manual deletions, and the
+replacement of machines whose instance no longer exists. With --all-namespaces, a namespace that gets its first
+machines later is not paused.`,
+		Example: `  # Stop all disruptions during a repair of the network
   machinist pause --fleet -A --reason "network maintenance, see OPS-1234"
 
   # One namespace
@@ -64,13 +66,13 @@ replacement of machines whose instance is gone go on. A namespace that gets its 
 			if err := f.check("pause"); err != nil {
 				return err
 			}
-			return env.eachFleet(f, func(c *Cluster) ([]fleet.Pause, error) {
+			return env.printPauses(f, func(c *Cluster) ([]fleet.Pause, error) {
 				return c.pause(cmd.Context(), f)
 			})
 		},
 	}
 	f.add(cmd, "pause all machines of the namespace", "pause all namespaces that have machines, sets or deployments")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for those who find the fleet paused")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason for the pause, shown by status and why")
 	return cmd
 }
 
@@ -78,15 +80,16 @@ func resumeCommand(env *Env) *cobra.Command {
 	var f pauseFlags
 	cmd := &cobra.Command{
 		Use:   "resume --fleet",
-		Short: "Let disruptions go on that machinist pause --fleet stopped",
-		Long: `Let disruptions go on that machinist pause --fleet stopped: delete the MachineDisruptionBudget
-` + disruption.PauseBudget + `. What piled up meanwhile is done as the other budgets and the strategies of the deployments allow.`,
+		Short: "Allow disruptions again after machinist pause --fleet",
+		Long: `Allow disruptions again after "machinist pause --fleet": delete the MachineDisruptionBudget
+` + disruption.PauseBudget + `. Replacements and updates that are due then proceed as the other budgets and the strategies
+of the deployments allow.`,
 		Example: `  machinist resume --fleet -A`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check("resume"); err != nil {
 				return err
 			}
-			return env.eachFleet(f, func(c *Cluster) ([]fleet.Pause, error) {
+			return env.printPauses(f, func(c *Cluster) ([]fleet.Pause, error) {
 				return c.resume(cmd.Context(), f)
 			})
 		},
@@ -95,8 +98,8 @@ func resumeCommand(env *Env) *cobra.Command {
 	return cmd
 }
 
-// eachFleet prints what was done to the fleets, also if an error came in between.
-func (e *Env) eachFleet(f pauseFlags, do func(*Cluster) ([]fleet.Pause, error)) error {
+// printPauses runs do and prints the namespaces that it paused or resumed, even if do also returns an error.
+func (e *Env) printPauses(f pauseFlags, do func(*Cluster) ([]fleet.Pause, error)) error {
 	c, err := e.Connect()
 	if err != nil {
 		return err
@@ -108,8 +111,8 @@ func (e *Env) eachFleet(f pauseFlags, do func(*Cluster) ([]fleet.Pause, error)) 
 	return errors.Join(e.Print(fleet.Pauses{Kind: "PauseResult", Namespaces: done}, f.format), err)
 }
 
-// pause makes the budget in each namespace that was chosen. It does what it can: a namespace that fails does not keep
-// the others from being paused.
+// pause creates the budget in each chosen namespace. An error in one namespace does not prevent the pause of the
+// others.
 func (c *Cluster) pause(ctx context.Context, f pauseFlags) (done []fleet.Pause, err error) {
 	namespaces := []string{c.Namespace}
 	if f.all {
@@ -124,20 +127,21 @@ func (c *Cluster) pause(ctx context.Context, f pauseFlags) (done []fleet.Pause, 
 	var errs []error
 	for _, namespace := range namespaces {
 		b := pauseBudget(namespace, f.reason, by)
-		what := "paused"
+		outcome := "paused"
 		err := c.Create(ctx, b)
 		if apierrors.IsAlreadyExists(err) {
-			what, err = "already paused", c.sameBudget(ctx, b)
+			outcome, err = "already paused", c.checkExisting(ctx, b)
 		}
 		if err != nil {
 			errs = append(errs, c.Explain(fmt.Errorf("pause the fleet of namespace %q: %w", namespace, err)))
 			continue
 		}
-		done = append(done, fleet.PauseOf(b, what))
+		done = append(done, fleet.PauseOf(b, outcome))
 	}
 	return done, errors.Join(errs...)
 }
 
+// pauseBudget returns the disruption budget that pauses the fleet of a namespace.
 func pauseBudget(namespace, reason, by string) *v1beta1.MachineDisruptionBudget {
 	b := &v1beta1.MachineDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: disruption.PauseBudget},
@@ -152,23 +156,24 @@ func pauseBudget(namespace, reason, by string) *v1beta1.MachineDisruptionBudget 
 	return b
 }
 
-// sameBudget reads the budget that exists in the stead of another one, and fails if it does not stop everything.
-func (c *Cluster) sameBudget(ctx context.Context, b *v1beta1.MachineDisruptionBudget) error {
+// checkExisting reads the existing budget with the name of b into b. It returns an error if the existing budget does
+// not stop all disruptions.
+func (c *Cluster) checkExisting(ctx context.Context, b *v1beta1.MachineDisruptionBudget) error {
 	want := b.Spec
 	if err := c.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
 		return err
 	}
 	switch {
 	case b.DeletionTimestamp != nil:
-		return fmt.Errorf("MachineDisruptionBudget %s is being deleted: try again when it is gone", b.Name)
+		return fmt.Errorf("MachineDisruptionBudget %s is being deleted: try again after it is deleted", b.Name)
 	case !equality.Semantic.DeepEqual(b.Spec, want):
-		return fmt.Errorf("MachineDisruptionBudget %s exists and was changed, so it does not stop everything: "+
+		return fmt.Errorf("the existing MachineDisruptionBudget %s was changed and does not stop all disruptions: "+
 			"run \"machinist resume --fleet -n %s\" first", b.Name, b.Namespace)
 	}
 	return nil
 }
 
-// resume deletes the budget in each namespace that was chosen.
+// resume deletes the budget in each chosen namespace.
 func (c *Cluster) resume(ctx context.Context, f pauseFlags) (done []fleet.Pause, err error) {
 	var list v1beta1.MachineDisruptionBudgetList
 	options := []client.ListOption{client.MatchingFields{metav1.ObjectNameField: disruption.PauseBudget}}
@@ -197,7 +202,7 @@ func (c *Cluster) resume(ctx context.Context, f pauseFlags) (done []fleet.Pause,
 	return done, errors.Join(errs...)
 }
 
-// namespacesWithFleets returns the namespaces that have machines, or what makes machines.
+// namespacesWithFleets returns the namespaces that have machines, sets or deployments.
 func (c *Cluster) namespacesWithFleets(ctx context.Context) ([]string, error) {
 	var namespaces []string
 	for _, kind := range []string{"MachineList", "MachineSetList", "MachineDeploymentList"} {
@@ -205,7 +210,7 @@ func (c *Cluster) namespacesWithFleets(ctx context.Context) ([]string, error) {
 		list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kind))
 		err := c.List(ctx, list)
 		if kind != "MachineList" && (meta.IsNoMatchError(err) || isUnknownResource(err)) {
-			continue // Only a provider is installed.
+			continue // Only a provider is installed, so the cluster does not serve this kind.
 		}
 		if err != nil {
 			return nil, c.Explain(fmt.Errorf("list the fleets of all namespaces: %w", err))
@@ -218,7 +223,7 @@ func (c *Cluster) namespacesWithFleets(ctx context.Context) ([]string, error) {
 	return slices.Compact(namespaces), nil
 }
 
-// user returns the name that the API server knows the user by, empty if it does not tell.
+// user returns the user's name from the API server, or "" if the server does not return it.
 func (c *Cluster) user(ctx context.Context) string {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {

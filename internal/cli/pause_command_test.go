@@ -22,8 +22,8 @@ import (
 )
 
 // Rule: fleet-pause.
-func TestAFleetIsPausedAndResumed(t *testing.T) {
-	p := paint(t)
+func TestFleetPauseAndResume(t *testing.T) {
+	p := newTestFleet(t)
 	run := func(args ...string) outcome { return execute(t, append(args, "-n", p.namespace)...) }
 	run("pause").fails(t, "--fleet is missing", "machinist rollout pause md/NAME")
 	run("resume").fails(t, "--fleet is missing", "machinist rollout resume md/NAME")
@@ -40,11 +40,11 @@ func TestAFleetIsPausedAndResumed(t *testing.T) {
 	parsed, err := disruption.Parse(b)
 	if err != nil || parsed.Allowed(1000) != 0 || !parsed.Selects(map[string]string{"any": "machine"}) ||
 		!parsed.InForce(time.Now()) {
-		t.Errorf("the budget does not stop everything: %+v, %v", b.Spec, err)
+		t.Errorf("the budget does not stop all disruptions: %+v, %v", b.Spec, err)
 	}
 	for _, reason := range v1beta1.DisruptionReasons {
 		if !parsed.Asks(reason) {
-			t.Errorf("it does not stop %s", reason)
+			t.Errorf("the budget does not stop %s", reason)
 		}
 	}
 	by := b.Annotations[v1beta1.AnnotationPausedBy]
@@ -59,18 +59,18 @@ func TestAFleetIsPausedAndResumed(t *testing.T) {
 	if err := p.api.Update(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	run("pause", "--fleet").fails(t, "was changed, so it does not stop everything", "machinist resume --fleet -n")
+	run("pause", "--fleet").fails(t, "was changed and does not stop all disruptions", "machinist resume --fleet -n")
 	run("resume", "--fleet", "-o", "yaml").succeeds(t).prints(t, "kind: PauseResult", "done: resumed", "by: "+by)
 	if err := p.api.Get(t.Context(), key, b); !apierrors.IsNotFound(err) {
-		t.Errorf("the budget is left: %v", err)
+		t.Errorf("the budget still exists: %v", err)
 	}
-	run("pause", "--fleet", "--as", "looker").fails(t, "you may not do this", "machinedisruptionbudgets")
+	run("pause", "--fleet", "--as", "looker").fails(t, "you do not have the permission", "machinedisruptionbudgets")
 }
 
-// The namespaces of other tests must not be paused, so this has an API server of its own.
+// This test has an API server of its own, because it must not pause the namespaces of other tests.
 //
 // Rule: fleet-pause.
-func TestAllFleetsArePausedAsFarAsPossible(t *testing.T) {
+func TestPauseOfAllFleetsContinuesAfterError(t *testing.T) {
 	object := func(o client.Object, namespace, name string) client.Object {
 		o.SetNamespace(namespace)
 		o.SetName(name)
@@ -125,8 +125,8 @@ func TestAllFleetsArePausedAsFarAsPossible(t *testing.T) {
 }
 
 // Rule: replace-asked-by-annotation.
-func TestAMachineIsMarkedForReplacement(t *testing.T) {
-	p := paint(t)
+func TestReplaceMarksMachine(t *testing.T) {
+	p := newTestFleet(t)
 	set := p.fleet()
 	m := p.machine("web-1-x", set)
 	p.machine("alone", nil)
@@ -139,8 +139,8 @@ func TestAMachineIsMarkedForReplacement(t *testing.T) {
 	run := func(args ...string) outcome { return execute(t, append(args, "-n", p.namespace)...) }
 	run("replace", "machine/nowhere").fails(t, `machine "nowhere" not found`)
 	run("replace", "md/web").fails(t, `the type "md" is not one of: machine`)
-	run("replace", "machine/alone").fails(t, `machine "alone" belongs to no MachineSet`)
-	run("replace", "machine/leaving").fails(t, `machine "leaving" is being deleted already`)
+	run("replace", "machine/alone").fails(t, `machine "alone" is not owned by a MachineSet`)
+	run("replace", "machine/leaving").fails(t, `machine "leaving" is already being deleted`)
 	run("replace", "machine/leaving", "--cancel").fails(t, "cannot be cancelled")
 	run("replace", "machine/web-1-x", "--cancel").fails(t, `machine "web-1-x" is not being replaced`)
 	run("replace", "machine/web-1-x").succeeds(t).prints(t, "machine.machinist.dev/web-1-x will be replaced\n")
@@ -149,16 +149,16 @@ func TestAMachineIsMarkedForReplacement(t *testing.T) {
 		if err := env.Client(t).Get(t.Context(), client.ObjectKeyFromObject(m), now); err != nil {
 			t.Fatal(err)
 		}
-		_, is := now.Annotations[v1beta1.AnnotationReplace]
-		return is
+		_, ok := now.Annotations[v1beta1.AnnotationReplace]
+		return ok
 	}
 	if !marked() {
-		t.Error("it has no annotation")
+		t.Error("the machine does not have the annotation")
 	}
-	run("replace", "machine/web-1-x").fails(t, `machine "web-1-x" is being replaced already`, "machinist why machine/web-1-x")
+	run("replace", "machine/web-1-x").fails(t, `machine "web-1-x" is already being replaced`, "machinist why machine/web-1-x")
 	run("replace", "machine", "web-1-x", "--cancel", "-o", "yaml").succeeds(t).prints(t, "kind: ReplaceResult",
 		"done: will not be replaced")
 	if marked() {
-		t.Error("it still has the annotation")
+		t.Error("the machine still has the annotation")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// applied returns a deployment as it is, nil if there is none, and as it would be if somebody applied the document: the
-// API server does it in a dry run, so that defaults are filled in and what it would refuse is refused.
+// applied returns a deployment before and after the document is applied. before is nil if the deployment does not
+// exist. The API server applies the document in a dry run: it fills in defaults, and rejects what it would reject.
 func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1beta1.MachineDeployment, err error) {
 	live := &v1beta1.MachineDeployment{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: doc.namespace, Name: doc.name}, live); {
@@ -29,7 +29,7 @@ func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1b
 	case err != nil:
 		return nil, nil, c.Explain(err)
 	}
-	// Reading gives no kind.
+	// The client does not set the kind of an object that it reads.
 	live.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineDeployment"))
 	kind, data, err := patchFor(live, doc)
 	if err != nil {
@@ -43,42 +43,42 @@ func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1b
 	switch err := c.Patch(ctx, after, client.RawPatch(kind, data), options...); {
 	case apierrors.IsConflict(err):
 		return nil, nil,
-			fmt.Errorf("the deployment has changed since the file was read from the cluster, or while this was checked: take metadata.resourceVersion out of the file, and try again (%w)", err)
+			fmt.Errorf("the deployment has changed since the file was read from the cluster, or during this command: remove metadata.resourceVersion from the file and try again (%w)", err)
 	case err != nil:
-		return nil, nil, c.refusedDryRun(doc, err)
+		return nil, nil, c.explainDryRun(doc, err)
 	}
 	return live, after, nil
 }
 
-// created returns a new deployment as it would be.
+// created returns a new deployment as the API server would store it.
 func (c *Cluster) created(ctx context.Context, doc document) (*v1beta1.MachineDeployment, error) {
-	// As it is written, so that the API server sees every mistake in it.
-	asked := &unstructured.Unstructured{}
-	if err := json.Unmarshal(doc.raw, &asked.Object); err != nil {
+	// Send the document unchanged, so that the API server can report all unknown fields.
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(doc.raw, &object.Object); err != nil {
 		return nil, err
 	}
-	asked.SetNamespace(doc.namespace)
-	err := c.Create(ctx, asked, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	object.SetNamespace(doc.namespace)
+	err := c.Create(ctx, object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 	if err != nil {
-		return nil, c.refusedDryRun(doc, err)
+		return nil, c.explainDryRun(doc, err)
 	}
 	after := &v1beta1.MachineDeployment{}
-	return after, runtime.DefaultUnstructuredConverter.FromUnstructured(asked.Object, after)
+	return after, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, after)
 }
 
-// refusedDryRun explains why the API server made no dry run. Forbidden is what policies and quotas refuse, too.
-func (c *Cluster) refusedDryRun(doc document, err error) error {
+// explainDryRun explains the error of a dry run. Policies and quotas also reject requests with Forbidden.
+func (c *Cluster) explainDryRun(doc document, err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("the API server refuses the dry run from which a plan is made: %w", c.Explain(err))
+		return fmt.Errorf("the API server rejected the dry run that the plan needs: %w", c.Explain(err))
 	}
 	return doc.explain(c.Explain(err))
 }
 
-// kubectlManager is the name under which kubectl applies on the server's side.
+// kubectlManager is the field manager of kubectl apply --server-side.
 const kubectlManager = "kubectl"
 
-// patchFor returns the patch that kubectl apply would send: one of its own making from what was applied before, what
-// is there and what is wanted, or, for what is applied on the server's side already, the document itself.
+// patchFor returns the patch that kubectl apply would send. If the deployment was last applied on the server side, this
+// is the document. Otherwise it is a three-way merge of the last applied document, the live object and the document.
 func patchFor(live *v1beta1.MachineDeployment, doc document) (types.PatchType, []byte, error) {
 	var wanted map[string]any
 	if err := json.Unmarshal(doc.raw, &wanted); err != nil {
@@ -106,7 +106,7 @@ func patchFor(live *v1beta1.MachineDeployment, doc document) (types.PatchType, [
 	}
 	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch([]byte(original), modified, current)
 	if err != nil {
-		return "", nil, fmt.Errorf("compare it with what is there: %w", err)
+		return "", nil, fmt.Errorf("compare the document with the live object: %w", err)
 	}
 	return types.MergePatchType, patch, nil
 }

@@ -18,22 +18,22 @@ func planCommand(env *Env) *cobra.Command {
 	p := plan{env: env}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE-OR-FOLDER",
-		Short: "Say what applying a file would do to machines, without applying it",
-		Long: `Say which machines the MachineDeployments in a file would create, replace, update in place or leave, and in what waves, if
-the file were applied with kubectl apply. Nothing is changed.
+		Short: "Show what applying a file would do to machines, without applying it",
+		Long: `Show which machines would be created, replaced, updated in place or kept, and in what waves, if the MachineDeployments in
+a file were applied with kubectl apply. The command changes nothing.
 
-The API server fills in defaults and checks the file, for which the right to change the deployment is needed; without it
-the plan is made from the file as it is, and reports that. Then the decisions of the controllers themselves are played,
-in a world where machines that are made become available and those that are deleted go. How long that takes, and what
-drains, quotas and disruption budgets make of it, is not previewed. What admission webhooks warn of is reported as well,
-such as a version that the target cluster does not support.`,
-		Example: `  # What the edited file would do
+The API server checks the file and fills in defaults in a dry run, which needs the permission to change the deployment.
+Then the command simulates the decisions of the controllers. In the simulation, new machines become available and
+deleted machines disappear. The plan does not predict how long this takes, or how drains, quotas and disruption budgets
+delay it. It also shows warnings of admission webhooks, for example about a version that the target cluster does not
+support.`,
+		Example: `  # Plan for an edited file
   machinist plan -f web.yaml
 
-  # What a folder and those in it would do
+  # Plan for all files of a folder and its subfolders
   machinist plan -R -f fleets/
 
-  # For a program, from another one
+  # Plan for the output of another program, as JSON
   helm template . | machinist plan -f - -o json`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -41,19 +41,19 @@ such as a version that the target cluster does not support.`,
 	}
 	cmd.Flags().StringArrayVarP(&p.files, "filename", "f", nil,
 		"a file to plan for, a folder with such files (.yaml, .yml and .json), or - for standard input; may be given more than once")
-	cmd.Flags().BoolVarP(&p.recursive, "recursive", "R", false, "read the folders in a folder, too")
+	cmd.Flags().BoolVarP(&p.recursive, "recursive", "R", false, "also read the subfolders of a folder")
 	_ = cmd.MarkFlagRequired("filename")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	outputFlag(cmd, &p.format)
 	return cmd
 }
 
-// plan says what files would do.
+// plan is one run of the command plan.
 type plan struct {
 	env    *Env
 	files  []string
 	format string
-	// recursive reads the folders in a folder, too.
+	// recursive includes the subfolders of folders.
 	recursive bool
 }
 
@@ -76,34 +76,35 @@ func (p *plan) run(ctx context.Context, in io.Reader) error {
 	return p.env.Print(view, p.format)
 }
 
-// plan makes the plans for documents. only says that those of other namespaces than the chosen one are an error.
-func (c *Cluster) plan(ctx context.Context, documents documents, only bool) (*plans, error) {
+// plan returns the plans for documents. If sameNamespace is true, a document of another namespace than the chosen one
+// is an error.
+func (c *Cluster) plan(ctx context.Context, documents documents, sameNamespace bool) (*plans, error) {
 	view := &plans{Kind: "RolloutPlans", Items: []*preview.Plan{}}
 	for _, doc := range documents.deployments {
 		switch {
 		case doc.namespace == "":
 			doc.namespace = c.Namespace
-		case only && doc.namespace != c.Namespace:
+		case sameNamespace && doc.namespace != c.Namespace:
 			return nil, fmt.Errorf("%s: the namespace of machinedeployment %q is %q, and --namespace is %q", doc.source, doc.name,
 				doc.namespace, c.Namespace)
 		}
-		made, err := c.planFor(ctx, doc, documents)
+		item, err := c.planFor(ctx, doc, documents)
 		if err != nil {
 			return nil, fmt.Errorf("%s: machinedeployment %q: %w", doc.source, doc.name, err)
 		}
-		view.Items = append(view.Items, made)
+		view.Items = append(view.Items, item)
 	}
 	return view, nil
 }
 
-// planFor makes the plan for one document.
+// planFor returns the plan for one document. all are the documents of all files.
 func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*preview.Plan, error) {
 	collecting, warnings := collectWarnings(ctx)
 	before, after, err := c.applied(collecting, doc)
 	if err != nil {
 		return nil, err
 	}
-	if after.Spec.Replicas == nil { // No webhook stored the number. The manager will.
+	if after.Spec.Replicas == nil { // No webhook is installed, so the manager sets the default.
 		var current *int32
 		if before != nil {
 			current = before.Spec.Replicas
@@ -125,34 +126,35 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 		}
 	}
 	if ref := after.Spec.Template.Spec.ClassRef; ref != nil {
-		if fleet.Class, _ = c.classKnown(ctx, doc.namespace, ref.Name); fleet.Class == preview.ClassMissing &&
+		if fleet.Class, _ = c.classState(ctx, doc.namespace, ref.Name); fleet.Class == preview.ClassMissing &&
 			all.hasClass(doc.namespace, c.Namespace, ref.Name) {
 			fleet.Class = preview.ClassExists
 		}
-		class := c.sameClass(ctx, doc.namespace, before, ref.Name)
+		class := c.unchangedClass(ctx, doc.namespace, before, ref.Name)
 		fleet.UserDataHash, fleet.Account = class.Status.UserDataHash, class.Status.Account
 	}
-	made, err := preview.Make(fleet)
+	item, err := preview.Make(fleet)
 	if err != nil {
-		return nil, fmt.Errorf("the controller would do nothing with it: %w", err)
+		return nil, fmt.Errorf("the controller would reject the deployment: %w", err)
 	}
-	return made, nil
+	return item, nil
 }
 
-// sameClass returns the class that a deployment has and would keep, an empty one if that is not known.
-func (c *Cluster) sameClass(ctx context.Context, namespace string, before *v1beta1.MachineDeployment,
+// unchangedClass returns the class of a deployment if the document does not change it. Otherwise, or if the class
+// cannot be read, it returns an empty class.
+func (c *Cluster) unchangedClass(ctx context.Context, namespace string, before *v1beta1.MachineDeployment,
 	name string) *v1beta1.MachineClass {
 	class := &v1beta1.MachineClass{}
 	if before == nil || before.Spec.Template.Spec.ClassRef == nil || before.Spec.Template.Spec.ClassRef.Name != name {
 		return class
 	}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); err != nil {
-		return &v1beta1.MachineClass{} // What is known of the class says why.
+		return &v1beta1.MachineClass{} // The state of the class is reported separately.
 	}
 	return class
 }
 
-// plans are what files would do.
+// plans are the plans for all deployments of the files.
 type plans struct {
 	// Kind is RolloutPlans.
 	Kind  string          `json:"kind"`

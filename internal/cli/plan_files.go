@@ -20,29 +20,29 @@ import (
 
 // document is a MachineDeployment in a file.
 type document struct {
-	// source says where it is, for people.
+	// source is the file, for messages.
 	source          string
 	namespace, name string
 	raw             []byte // JSON
 }
 
-// documents are what files hold.
+// documents are the contents of files.
 type documents struct {
 	deployments []document
-	// classes are those of the files, by namespace and name.
+	// classes contains the MachineClasses of the files by namespace and name.
 	classes map[[2]string]bool
 }
 
-// hasClass reports whether the files have a class. One without a namespace is of the default one.
-func (d documents) hasClass(namespace, byDefault, name string) bool {
-	return d.classes[[2]string{namespace, name}] || namespace == byDefault && d.classes[[2]string{"", name}]
+// hasClass reports whether the files contain a class. A class without a namespace belongs to defaultNamespace.
+func (d documents) hasClass(namespace, defaultNamespace, name string) bool {
+	return d.classes[[2]string{namespace, name}] || namespace == defaultNamespace && d.classes[[2]string{"", name}]
 }
 
-// readDocuments reads files of several documents each, YAML or JSON, and the files of folders. Kinds other than
-// MachineDeployment are passed over.
-func readDocuments(named []string, recursive bool, in io.Reader) (documents, error) {
+// readDocuments reads YAML and JSON files, which may contain several documents, and the files of folders. It keeps
+// MachineDeployments, and the names of MachineClasses.
+func readDocuments(paths []string, recursive bool, in io.Reader) (documents, error) {
 	all := documents{classes: map[[2]string]bool{}}
-	files, err := expand(named, recursive)
+	files, err := expand(paths, recursive)
 	if err != nil {
 		return all, err
 	}
@@ -56,12 +56,12 @@ func readDocuments(named []string, recursive bool, in io.Reader) (documents, err
 		}
 	}
 	if len(all.deployments) == 0 {
-		return all, fmt.Errorf("%s: there is no MachineDeployment in it", strings.Join(named, ", "))
+		return all, fmt.Errorf("%s: no MachineDeployment found", strings.Join(paths, ", "))
 	}
 	return all, nil
 }
 
-// decode adds the documents of a text.
+// decode adds the documents in the content of a file.
 func (d *documents) decode(content []byte, source string) error {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for n := 1; ; n++ {
@@ -77,16 +77,16 @@ func (d *documents) decode(content []byte, source string) error {
 	}
 }
 
-// extensions are those of the files that count in a folder, as for kubectl.
+// extensions are the extensions of the files that are read from a folder, as in kubectl.
 var extensions = []string{".json", ".yaml", ".yml"}
 
-// expand puts the files of a folder in its place, in the order of their names.
-func expand(named []string, recursive bool) ([]string, error) {
+// expand replaces each folder by its files, ordered by name.
+func expand(paths []string, recursive bool) ([]string, error) {
 	var files []string
-	for _, name := range named {
+	for _, name := range paths {
 		info, err := os.Stat(name)
 		if err != nil || !info.IsDir() {
-			files = append(files, name) // What cannot be read reports it when it is.
+			files = append(files, name) // readFile reports the error.
 			continue
 		}
 		before := len(files)
@@ -104,25 +104,27 @@ func expand(named []string, recursive bool) ([]string, error) {
 			return nil, err
 		}
 		if len(files) == before {
-			return nil, fmt.Errorf("%s: there is no file with the extension %s in this folder", name,
+			return nil, fmt.Errorf("%s: the folder contains no file with the extension %s", name,
 				strings.Join(extensions, ", "))
 		}
 	}
 	return files, nil
 }
 
+// readFile reads a file, or in if the file is "-". source is the file's name for messages.
 func readFile(file string, in io.Reader) (content []byte, source string, err error) {
 	switch {
 	case file == "-":
 		content, err = io.ReadAll(in)
 		return content, "standard input", err
 	case strings.HasPrefix(file, "http://"), strings.HasPrefix(file, "https://"):
-		return nil, "", fmt.Errorf("%s: only files can be read; download it and use -f -", file)
+		return nil, "", fmt.Errorf("%s: URLs are not supported: download the file first", file)
 	}
 	content, err = os.ReadFile(file)
 	return content, file, err
 }
 
+// add adds one document. The items of a list are added one by one. position is the document's position for messages.
 func (d *documents) add(raw json.RawMessage, position, source string) error {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 		return nil
@@ -133,7 +135,7 @@ func (d *documents) add(raw json.RawMessage, position, source string) error {
 		Items           []json.RawMessage                `json:"items"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
-		return fmt.Errorf("%s: it is not an object of Kubernetes: %w", position, err)
+		return fmt.Errorf("%s: not a Kubernetes object: %w", position, err)
 	}
 	group, version, _ := strings.Cut(head.APIVersion, "/")
 	switch {
@@ -150,7 +152,7 @@ func (d *documents) add(raw json.RawMessage, position, source string) error {
 		d.classes[[2]string{head.Metadata.Namespace, head.Metadata.Name}] = true
 	case head.Kind == "MachineDeployment":
 		if version != v1beta1.GroupVersion.Version {
-			return fmt.Errorf("%s: apiVersion %q: this program knows %s", position, head.APIVersion, v1beta1.GroupVersion)
+			return fmt.Errorf("%s: apiVersion %q is not supported: use %s", position, head.APIVersion, v1beta1.GroupVersion)
 		}
 		if head.Metadata.Name == "" {
 			return fmt.Errorf("%s: metadata.name is not set", position)

@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// manifest is the deployment web as a person writes it.
+// manifest returns a manifest of the deployment web. more are further lines of its spec.
 func manifest(class string, more string) string {
 	return fmt.Sprintf(`apiVersion: machinist.dev/v1beta1
 kind: MachineDeployment
@@ -37,13 +37,13 @@ spec:
 `, more, class)
 }
 
-func (f *rolledFleet) plan(text string, args ...string) outcome {
+func (f *rolloutFleet) plan(text string, args ...string) outcome {
 	f.Helper()
 	return executeAt(f, env.Kubeconfig(), text, append([]string{"plan", "-f", "-", "-n", f.namespace},
 		args...)...)
 }
 
-// planned returns the only plan.
+// planned returns the only plan of the output.
 func planned(t testing.TB, o outcome) *preview.Plan {
 	t.Helper()
 	var view plans
@@ -54,8 +54,8 @@ func planned(t testing.TB, o outcome) *preview.Plan {
 	return view.Items[0]
 }
 
-func TestAPlanComesTrueAndChangesNothingItself(t *testing.T) {
-	f := newRolledFleet(t, 3)
+func TestPlanMatchesRolloutAndChangesNothing(t *testing.T) {
+	f := newRolloutFleet(t, 3)
 	before := f.machines()["a"]
 	version := f.deployment().ResourceVersion
 	p := planned(t, f.plan(manifest("b", ""), "-o", "json"))
@@ -67,29 +67,29 @@ func TestAPlanComesTrueAndChangesNothingItself(t *testing.T) {
 		t.Errorf("the plan is %+v", p)
 	}
 	if strings.Join(p.Machines.Deleted, " ") != strings.Join(before, " ") {
-		t.Errorf("it is said that %v go, and there are %v", p.Machines.Deleted, before)
+		t.Errorf("the plan deletes %v, want %v", p.Machines.Deleted, before)
 	}
-	most := int32(0)
+	maxPlanned := int32(0)
 	for _, w := range p.Waves {
-		most = max(most, w.Live)
+		maxPlanned = max(maxPlanned, w.Live)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	seen := make(chan int32)
-	go func() { seen <- mostLive(ctx, f) }()
+	go func() { seen <- maxLive(ctx, f) }()
 	f.roll("b")
 	f.run("rollout", "status", "md/web").succeeds(t)
 	stop()
-	if got := <-seen; got > most {
-		t.Errorf("there were %d machines at a time, and at most %d were previewed", got, most)
+	if got := <-seen; got > maxPlanned {
+		t.Errorf("there were %d machines at a time, but the plan has at most %d", got, maxPlanned)
 	}
 	f.plan(manifest("b", "")).succeeds(t).prints(t, "Nothing would change.")
 	f.plan(manifest("b", "  paused: true\n")).succeeds(t).prints(t, "spec.paused: + true",
 		"No machine would be created, replaced or deleted.")
 }
 
-// mostLive watches how many machines there are at most that are not being deleted.
-func mostLive(ctx context.Context, f *rolledFleet) (most int32) {
+// maxLive returns the maximum number of machines that are not being deleted, until ctx ends.
+func maxLive(ctx context.Context, f *rolloutFleet) (most int32) {
 	live := map[string]bool{}
 	list := &v1beta1.MachineList{}
 	if err := f.api.List(ctx, list, client.InNamespace(f.namespace)); err != nil {
@@ -117,8 +117,8 @@ func mostLive(ctx context.Context, f *rolledFleet) (most int32) {
 	return most
 }
 
-func TestAPlanIsOfWhatKubectlApplyWouldDo(t *testing.T) {
-	f := newRolledFleet(t, 1)
+func TestPlanMatchesKubectlApply(t *testing.T) {
+	f := newRolloutFleet(t, 1)
 	for name, how := range map[string][]string{"by-client": {"apply"}, "by-server": {"apply", "--server-side"}} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "file.yaml")
@@ -142,7 +142,7 @@ func TestAPlanIsOfWhatKubectlApplyWouldDo(t *testing.T) {
 				return d
 			}
 			apply(written("a", "  minReadySeconds: 1\n"))
-			// A field that is left out goes, and what others have set stays.
+			// kubectl apply removes a field that the file no longer contains, and keeps the fields of other clients.
 			d := read()
 			was := d.DeepCopy()
 			d.Spec.RevisionHistoryLimit = new(int32)
@@ -150,7 +150,7 @@ func TestAPlanIsOfWhatKubectlApplyWouldDo(t *testing.T) {
 			p := planned(t, f.plan(written("b", ""), "-o", "json"))
 			apply(written("b", ""))
 			if d := read(); d.Spec.MinReadySeconds != 0 || *d.Spec.RevisionHistoryLimit != 0 {
-				t.Fatalf("kubectl made %+v of it", d.Spec)
+				t.Fatalf("kubectl changed the spec to %+v", d.Spec)
 			}
 			var got []string
 			for _, c := range p.Changes {
@@ -158,50 +158,50 @@ func TestAPlanIsOfWhatKubectlApplyWouldDo(t *testing.T) {
 			}
 			if want := "spec.minReadySeconds: 1 removed; spec.template.spec.classRef.name: a → b"; strings.Join(got,
 				"; ") != want {
-				t.Errorf("previewed was %q, expected %q", got, want)
+				t.Errorf("changes %q, want %q", got, want)
 			}
 		})
 	}
 }
 
-func TestAPlanOfANewDeployment(t *testing.T) {
-	f := newRolledFleet(t, 1)
+func TestPlanOfNewDeployment(t *testing.T) {
+	f := newRolloutFleet(t, 1)
 	text := strings.ReplaceAll(manifest("a", ""), "web", "new")
 	f.plan(text).succeeds(t).prints(t, "machinedeployment/new in namespace "+
-		f.namespace, "A new deployment: 3 machines would be created.")
+		f.namespace, "The deployment is new: 3 machines would be created.")
 	f.plan(strings.ReplaceAll(text, "name: a", "name: nosuch")).succeeds(t).prints(t, "The class nosuch does not exist")
 	class := "kind: MachineClass\napiVersion: machinist.dev/v1beta1\nmetadata: {name: nosuch}\n---\n"
 	both := f.plan(class + strings.ReplaceAll(text, "name: a", "name: nosuch") + "---\n" + manifest("b", "")).succeeds(t)
 	both.prints(t, "machinedeployment/new in", "machinedeployment/web in")
 	if strings.Contains(both.out, "does not exist") {
-		t.Errorf("a class of the same file is missed:\n%s", both.out)
+		t.Errorf("the class of the same file was not found:\n%s", both.out)
 	}
 }
 
-func TestWhatAFileMustNotBe(t *testing.T) {
-	f := newRolledFleet(t, 1)
-	f.plan("").fails(t, "there is no MachineDeployment in it")
-	f.plan("kind: Pod\napiVersion: v1\n").fails(t, "there is no MachineDeployment in it")
+func TestPlanRejectsInvalidFiles(t *testing.T) {
+	f := newRolloutFleet(t, 1)
+	f.plan("").fails(t, "no MachineDeployment found")
+	f.plan("kind: Pod\napiVersion: v1\n").fails(t, "no MachineDeployment found")
 	f.plan("just words").fails(t, "standard input: document 1")
 	f.plan("kind: MachineDeployment\n").fails(t, "apiVersion or kind is not set")
 	f.plan("kind: MachineDeployment\napiVersion: machinist.dev/v1alpha1\nmetadata: {name: web}\n").fails(t, "v1alpha1",
-		"this program knows machinist.dev/v1beta1")
+		"is not supported: use machinist.dev/v1beta1")
 	f.plan("kind: MachineDeployment\napiVersion: machinist.dev/v1beta1\n").fails(t, "metadata.name is not set")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  namespace: other")).fails(t,
 		`namespace of machinedeployment "web" is "other"`)
-	// What the API server would refuse is refused, and says what is wrong.
+	// Errors of the API server are reported.
 	f.plan(manifest("a", "  replicaz: 4\n")).fails(t, "replicaz")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "replicas: 3", "replicas: -3")).fails(t, "spec.replicas")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  resourceVersion: \"1\"")).fails(t,
-		"take metadata.resourceVersion out of the file")
+		"remove metadata.resourceVersion from the file")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "{app: web}", "{app: other}")).fails(t, "selector is immutable")
 	f.run("plan", "-f", filepath.Join(t.TempDir(), "nothing.yaml")).fails(t, "nothing.yaml", "no such file")
-	f.run("plan", "-f", "https://example.com/web.yaml").fails(t, "only files can be read")
+	f.run("plan", "-f", "https://example.com/web.yaml").fails(t, "URLs are not supported")
 	f.run("plan").fails(t, `"filename" not set`)
 }
 
-func TestAPlanNamesEachFieldThatIsWrong(t *testing.T) {
-	f := newRolledFleet(t, 1)
+func TestPlanNamesInvalidFields(t *testing.T) {
+	f := newRolloutFleet(t, 1)
 	web := manifest("a", "  replicaz: 4\n  strategy: {type: Rollin}\n")
 	long := strings.ReplaceAll(manifest("a", ""), "spec:\n  replicas: 3", "  annotations: {note: "+
 		strings.Repeat("long", 2000)+"}\nspec:\n  replicaz: 4")
@@ -209,33 +209,33 @@ func TestAPlanNamesEachFieldThatIsWrong(t *testing.T) {
 		text  string
 		lines []string
 	}{
-		"a field that is none": {manifest("a", "  replicaz: 4\n"),
-			[]string{`spec.replicaz: 4: there is no such field`}},
-		"one in a long document": {long, []string{`spec.replicaz: 4: there is no such field`}},
-		"two, and a value that is none": {strings.ReplaceAll(web, "labels: {app: web}",
-			"labels: {app: web}\n      lables: {}"), []string{`spec.replicaz: 4: there is no such field`,
-			`spec.template.metadata.lables: {}: there is no such field`}},
-		"a value that is none": {manifest("a", "  strategy: {type: Rollin}\n"),
+		"unknown field": {manifest("a", "  replicaz: 4\n"),
+			[]string{`spec.replicaz: 4: unknown field`}},
+		"unknown field in a long document": {long, []string{`spec.replicaz: 4: unknown field`}},
+		"two unknown fields and an unsupported value": {strings.ReplaceAll(web, "labels: {app: web}",
+			"labels: {app: web}\n      lables: {}"), []string{`spec.replicaz: 4: unknown field`,
+			`spec.template.metadata.lables: {}: unknown field`}},
+		"unsupported value": {manifest("a", "  strategy: {type: Rollin}\n"),
 			[]string{`spec.strategy.type: Unsupported value: "Rollin": supported values: `}},
-		"a value of another type": {strings.ReplaceAll(manifest("a", ""), "replicas: 3", "replicas: three"),
+		"value of another type": {strings.ReplaceAll(manifest("a", ""), "replicas: 3", "replicas: three"),
 			[]string{`spec.replicas: Invalid value: "three": must be of type integer`}},
-		"a version that is not whole": {manifest("a", "") + "      version: v1.36\n",
+		"incomplete version": {manifest("a", "") + "      version: v1.36\n",
 			[]string{`spec.template.spec.version: Invalid value: `, `such as v1.36.3`}},
 	} {
 		for kind, text := range map[string]string{"changed": test.text, "new": strings.ReplaceAll(test.text, "name: web",
 			"name: new")} {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				said := f.plan(text).fails(t, append(test.lines, "the API server would refuse it:\n")...).failed.Error()
-				if len(said) > 700 || strings.Contains(said, `\"`) || strings.Contains(said, "last-applied") {
-					t.Errorf("too much is said:\n%s", said)
+				message := f.plan(text).fails(t, append(test.lines, "the API server would reject the document:\n")...).failed.Error()
+				if len(message) > 700 || strings.Contains(message, `\"`) || strings.Contains(message, "last-applied") {
+					t.Errorf("the message contains too much:\n%s", message)
 				}
 			})
 		}
 	}
 }
 
-func TestAPlanOfAFolder(t *testing.T) {
-	f := newRolledFleet(t, 1)
+func TestPlanOfFolder(t *testing.T) {
+	f := newRolloutFleet(t, 1)
 	folder := t.TempDir()
 	put := func(name, content string) {
 		t.Helper()
@@ -252,29 +252,29 @@ func TestAPlanOfAFolder(t *testing.T) {
 		return f.run(append([]string{"plan", "-f", folder}, args...)...)
 	}
 	put("readme.txt", "no manifest")
-	run().fails(t, folder, "no file with the extension .json, .yaml, .yml in this folder")
+	run().fails(t, folder, "the folder contains no file with the extension .json, .yaml, .yml")
 	put("1-classes.yaml", "kind: MachineClass\napiVersion: machinist.dev/v1beta1\nmetadata: {name: made}\n")
-	run().fails(t, folder, "there is no MachineDeployment in it")
+	run().fails(t, folder, "no MachineDeployment found")
 	put("2-web.yml", strings.ReplaceAll(manifest("made", ""), "web", "one"))
 	put("3.json", `{"kind":"List","apiVersion":"v1","items":[]}`)
 	put("deeper/4.yaml", strings.ReplaceAll(manifest("a", ""), "web", "two"))
 	flat := run().succeeds(t)
 	flat.prints(t, "machinedeployment/one in")
 	if strings.Contains(flat.out, "two") || strings.Contains(flat.out, "does not exist") {
-		t.Errorf("a folder in the folder was read, or its class was not:\n%s", flat.out)
+		t.Errorf("a subfolder was read, or the class was not:\n%s", flat.out)
 	}
 	run("-R").succeeds(t).prints(t, "machinedeployment/one in", "machinedeployment/two in")
 	put("5.yaml", "just words")
 	run().fails(t, "5.yaml: document 1")
 }
 
-// Without a dry run there is no plan: what would be made up in its place lacks defaults, and is not checked.
-func TestWhoMayOnlyReadGetsNoPlan(t *testing.T) {
-	f := newRolledFleet(t, 2)
+// Without a dry run there is no plan, because the file alone has no defaults and is not validated.
+func TestPlanNeedsPermissionForDryRun(t *testing.T) {
+	f := newRolloutFleet(t, 2)
 	reads := rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group},
 		Resources: []string{"machinedeployments", "machinesets", "machines"}, Verbs: []string{"get", "list", "watch"}}
 	grant(t, f.api, f.namespace, "reader", reads)
-	f.plan(manifest("b", ""), "--as", "reader").fails(t, "refuses the dry run from which a plan is made",
+	f.plan(manifest("b", ""), "--as", "reader").fails(t, "rejected the dry run that the plan needs",
 		`cannot patch resource "machinedeployments"`)
 	f.plan(strings.ReplaceAll(manifest("a", ""), "web", "new"), "--as", "reader").fails(t,
 		`cannot create resource "machinedeployments"`)
@@ -283,10 +283,10 @@ func TestWhoMayOnlyReadGetsNoPlan(t *testing.T) {
 		Verbs: []string{"patch"}}
 	grant(t, f.api, f.namespace, "author", reads, changes)
 	f.plan(manifest("b", ""), "--as", "author").succeeds(t).prints(t,
-		"2 machines would be replaced. 1 machine would be created.", "Whether the class b exists could not be seen.")
+		"2 machines would be replaced. 1 machine would be created.", "The existence of the class b could not be checked.")
 }
 
-// grant gives a user rights in a namespace.
+// grant gives a user permissions in a namespace.
 func grant(t testing.TB, api client.Client, namespace, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	for _, object := range []client.Object{

@@ -19,6 +19,7 @@ import (
 
 	"machinist.dev/machinist/internal/class/preflight"
 	"machinist.dev/machinist/internal/cli/printer"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // preflightOptions are the flags of the command.
@@ -31,21 +32,21 @@ func preflightCommand(env *Env) *cobra.Command {
 	var o preflightOptions
 	cmd := &cobra.Command{
 		Use:   "preflight",
-		Short: "Check whether machines can join a cluster, and what is in the way",
-		Long: `Check the cluster of the machines and the one that they join, with your rights, for what keeps machines from
-becoming nodes: rights of bootstrap tokens, signers of certificates, the address in user data, clocks, versions,
-kinds of other systems with the same names, webhooks without a server, network plugins. Each finding says how to mend
-it. What you may not read is named. The command fails if it finds more than warnings.
+		Short: "Check whether machines can join a cluster, and what prevents it",
+		Long: `Check the control cluster and the target cluster for problems that prevent machines from becoming nodes: permissions of
+bootstrap tokens, signers of certificates, the API server's address in user data, clocks, versions, CRDs of other
+systems with the same resource names, webhooks without a server, network plugins. Each finding contains a fix. The
+command uses your permissions, and lists the checks that need more permissions. It fails if a finding is an error.
 
-It only reads, unless --probe is given: then it creates a bootstrap token, requests a kubelet's certificate with it,
-approves the request, waits until it is signed, and deletes both.`,
-		Example: `  # The cluster of the kubeconfig is both
+Without --probe, the command only reads. With --probe, it creates a bootstrap token, requests a kubelet certificate with
+the token, approves the request, waits until the certificate is signed, and deletes the token and the request.`,
+		Example: `  # The control cluster is also the target cluster
   machinist preflight
 
-  # Machines join another one, and reach it under another address than the kubeconfig has
+  # The target cluster is another one, and machines use another address than its kubeconfig
   machinist preflight --target-kubeconfig=target.yaml --bootstrap-endpoint=https://api.example.com:6443
 
-  # Try it
+  # Also request a certificate as a test
   machinist preflight --probe`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -65,31 +66,31 @@ approves the request, waits until it is signed, and deletes both.`,
 				return err
 			}
 			if n := view.errors(); n > 0 {
-				return fmt.Errorf("machines cannot join: %d findings are no mere warnings", n)
+				return fmt.Errorf("machines cannot join the cluster: %s", wording.Count(n, "error"))
 			}
 			return nil
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.target, "target-kubeconfig", "", "kubeconfig of the cluster that machines join; default: the cluster of the machines")
-	flags.BoolVar(&o.noTarget, "no-target", false, "machines join no cluster")
-	flags.StringVar(&o.endpoint, "bootstrap-endpoint", "", "URL of the target cluster's API server in user data, as the provider's flag; "+
-		"default: that of the target kubeconfig")
-	flags.StringVar(&o.authority, "bootstrap-ca-file", "", "PEM file of the authority that verifies --bootstrap-endpoint; "+
-		"default: that of the target kubeconfig")
-	flags.BoolVar(&o.probe, "probe", false, "create, approve and delete a bootstrap token and a certificate request")
+	flags.StringVar(&o.target, "target-kubeconfig", "", "kubeconfig of the target cluster, which machines join (default: the control cluster)")
+	flags.BoolVar(&o.noTarget, "no-target", false, "there is no target cluster: skip its checks")
+	flags.StringVar(&o.endpoint, "bootstrap-endpoint", "", "URL of the target cluster's API server in user data, as in the provider's flag "+
+		"(default: the URL in the target kubeconfig)")
+	flags.StringVar(&o.authority, "bootstrap-ca-file", "", "PEM file with the certificate authority of --bootstrap-endpoint "+
+		"(default: the authority in the target kubeconfig)")
+	flags.BoolVar(&o.probe, "probe", false, "also create and delete a bootstrap token and a certificate request as a test")
 	outputFlag(cmd, &o.format)
 	return cmd
 }
 
-// preflightView is what was found.
+// preflightView is the result of the command.
 type preflightView struct {
 	Findings []preflight.Finding `json:"findings"`
-	// Unread says what could not be checked, each in a sentence.
+	// Unread are sentences about checks that could not be made.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// errors counts the findings that keep machines from joining.
+// errors counts the findings that prevent machines from joining.
 func (v *preflightView) errors() (n int) {
 	for _, f := range v.Findings {
 		if !f.Warning {
@@ -113,14 +114,14 @@ func (v *preflightView) Text(w io.Writer, style Style) error {
 		fmt.Fprintf(out, "%s\n", style.Faint("Not checked: "+printer.Clean(u)))
 	}
 	if len(v.Findings) == 0 {
-		out.WriteString("Nothing is in the way of machines that join.\n")
+		out.WriteString("No problems found: machines can join the cluster.\n")
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// take adds what a check found, and what it could not find out.
-func (v *preflightView) take(found []preflight.Finding, err error) {
+// add adds the findings of a check. The lines of err are checks that could not be made.
+func (v *preflightView) add(found []preflight.Finding, err error) {
 	for _, f := range found {
 		if !slices.Contains(v.Findings, f) {
 			v.Findings = append(v.Findings, f)
@@ -131,6 +132,7 @@ func (v *preflightView) take(found []preflight.Finding, err error) {
 	}
 }
 
+// check runs all checks.
 func (o preflightOptions) check(ctx context.Context, control *Cluster) (*preflightView, error) {
 	v := &preflightView{Findings: []preflight.Finding{}}
 	checks, err := checksOf(control)
@@ -140,7 +142,7 @@ func (o preflightOptions) check(ctx context.Context, control *Cluster) (*preflig
 	if _, err := checks.Discovery.ServerVersion(); err != nil {
 		return nil, control.Explain(err)
 	}
-	v.take(checks.Control(ctx))
+	v.add(checks.Control(ctx))
 	if o.noTarget {
 		return v, nil
 	}
@@ -169,15 +171,15 @@ func (o preflightOptions) check(ctx context.Context, control *Cluster) (*preflig
 	if err := target.Get(ctx, key, service); err == nil {
 		join.Service = service.Spec.ClusterIP
 	}
-	v.take(join.Findings(ctx))
-	v.take(checks.Target(ctx))
+	v.add(join.Findings(ctx))
+	v.add(checks.Target(ctx))
 	if o.probe {
-		v.take(preflight.Probe(ctx, target, target.config, time.Now()))
+		v.add(preflight.Probe(ctx, target, target.config, time.Now()))
 	}
 	return v, nil
 }
 
-// bundle is what kubelets verify the endpoint with.
+// bundle returns the certificate authorities that kubelets trust for the endpoint.
 func (o preflightOptions) bundle(config *rest.Config) ([]byte, error) {
 	switch {
 	case o.authority != "":
@@ -191,15 +193,16 @@ func (o preflightOptions) bundle(config *rest.Config) ([]byte, error) {
 	}
 	bundle, err := os.ReadFile(config.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("the target kubeconfig's certificate authority: %w", err)
+		return nil, fmt.Errorf("read the certificate authority of the target kubeconfig: %w", err)
 	}
 	return bundle, nil
 }
 
+// checksOf returns the checks of a cluster.
 func checksOf(c *Cluster) (preflight.Cluster, error) {
 	d, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
-		return preflight.Cluster{}, fmt.Errorf("make a discovery client: %w", err)
+		return preflight.Cluster{}, fmt.Errorf("create a discovery client: %w", err)
 	}
 	return preflight.Cluster{Reader: c, Discovery: d, Now: time.Now}, nil
 }

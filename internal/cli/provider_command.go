@@ -10,11 +10,11 @@ import (
 	"machinist.dev/machinist/internal/install/permissions"
 )
 
-// ProviderCommand has the commands about providers. They ask no cluster.
+// ProviderCommand returns the command provider and its subcommands. They do not connect to a cluster.
 func ProviderCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider",
-		Short: "Show what providers need",
+		Short: "Show the permissions that providers need",
 		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(permissionsCommand(env))
@@ -26,20 +26,20 @@ func permissionsCommand(env *Env) *cobra.Command {
 	var fields []string
 	cmd := &cobra.Command{
 		Use:   "permissions PROVIDER",
-		Short: "Print what a provider must be allowed at its cloud, as the cloud's own role document",
-		Long: `Print what a provider must be allowed at its cloud, as the cloud's own role document.
+		Short: "Print the permissions that a provider needs in its cloud, as a role document",
+		Long: `Print the permissions that a provider needs in its cloud, as a role document of the cloud.
 
-Providers: ` + strings.Join(permissions.Names(), ", ") + `. For azure it is a custom role with the
-actions that every class needs, for openstack the access rules of an application credential; --with
-adds those that a field of the providerSpec needs.`,
-		Example: `  # Make the role for the machines of one resource group
+Providers: ` + strings.Join(permissions.Names(), ", ") + `. For azure, the document is a custom role with the actions that
+every class needs. For openstack, it contains the access rules of an application credential. --with adds the permissions
+that a field of the providerSpec needs.`,
+		Example: `  # Create the role for the machines of one resource group
   machinist provider permissions azure --subscription ID --resource-group machines |
     az role definition create --role-definition @-
 
-  # For classes that join a scale set, too
+  # Print the role for classes that also use a scale set
   machinist provider permissions azure --subscription ID --with scaleSetID
 
-  # Make an application credential for classes that set no optional field but volumes
+  # Create an application credential for classes whose only optional field is volumes
   machinist provider permissions openstack --with volumes >rules.json
   openstack application credential create machinist --role member --access-rules rules.json`,
 		Args:      cobra.ExactArgs(1),
@@ -58,22 +58,22 @@ adds those that a field of the providerSpec needs.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&scope.Subscription, "subscription", "", "azure: ID of the subscription that the role can be assigned in. Required")
+	flags.StringVar(&scope.Subscription, "subscription", "", "azure: ID of the subscription that the role can be assigned in (required)")
 	flags.StringSliceVar(&scope.ResourceGroups, "resource-group", nil,
 		"azure: resource group that the role can be assigned in, instead of the whole subscription; may be repeated")
 	flags.StringVar(&scope.Name, "role-name", "", "azure: name of the role, unique in its tenant (default \"Machinist machines\")")
 	flags.StringSliceVar(&fields, "with", nil,
-		"field of the providerSpec that classes set and that needs further actions, or \"all\"; may be repeated")
+		"field of the providerSpec whose permissions are added, or \"all\"; may be repeated")
 	return cmd
 }
 
-// documentOf returns the document of a provider's cloud.
+// documentOf returns the role document of a provider's cloud.
 func documentOf(cmd *cobra.Command, needs *permissions.Needs, scope permissions.AzureScope, fields []string) ([]byte,
 	error) {
 	if needs.AzureRole == nil {
 		for _, flag := range []string{"subscription", "resource-group", "role-name"} {
 			if cmd.Flags().Changed(flag) {
-				return nil, fmt.Errorf("--%s is for azure: the provider %s has no such role document", flag, needs.Provider)
+				return nil, fmt.Errorf("--%s is only for azure, not for the provider %s", flag, needs.Provider)
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func documentOf(cmd *cobra.Command, needs *permissions.Needs, scope permissions.
 		return []byte(needs.Note + "\n"), nil
 	}
 	if needs.AzureRole != nil && scope.Subscription == "" {
-		return nil, errors.New("--subscription is not set: give the ID of the subscription that the role can be assigned in")
+		return nil, errors.New("--subscription is not set: specify the ID of the subscription that the role can be assigned in")
 	}
 	actions, err := needs.With(fields...)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestPermissionsArePrintedForTheCloud(t *testing.T) {
+func TestProviderPermissions(t *testing.T) {
 	for name, test := range map[string]struct {
 		args           []string
 		reports, fails string
@@ -16,17 +16,17 @@ func TestPermissionsArePrintedForTheCloud(t *testing.T) {
 		"azure with a field": {
 			args: []string{"azure", "--subscription=s", "--with=scaleSetID"}, reports: "virtualMachineScaleSets/write",
 		},
-		"azure under a name": {args: []string{"azure", "--subscription=s", "--role-name=Mine"}, reports: `"Name": "Mine"`},
+		"azure with a role name": {args: []string{"azure", "--subscription=s", "--role-name=Mine"}, reports: `"Name": "Mine"`},
 		"openstack": {args: []string{"openstack"},
 			reports: `{"service":"compute","method":"POST","path":"/v2.1/servers"}`},
 		"openstack with a field": {args: []string{"openstack", "--with=ports.trunk"},
 			reports: `{"service":"network","method":"DELETE","path":"/v2.0/trunks/*"}`},
 		"the simulated cloud":  {args: []string{"sim"}, reports: "has no roles"},
 		"without subscription": {args: []string{"azure"}, fails: "--subscription is not set"},
-		"an unknown field":     {args: []string{"azure", "--subscription=s", "--with=x"}, fails: `--with: no further action is needed for the field "x"`},
-		"an unknown provider":  {args: []string{"gcp"}, fails: `"gcp" is not known here: known are azure, libvirt, openstack, sim`},
-		"a flag of another":    {args: []string{"sim", "--subscription=s"}, fails: "--subscription is for azure"},
-		"a role for openstack": {args: []string{"openstack", "--role-name=r"}, fails: "--role-name is for azure"},
+		"an unknown field":     {args: []string{"azure", "--subscription=s", "--with=x"}, fails: `--with: the field "x" needs no further actions`},
+		"an unknown provider":  {args: []string{"gcp"}, fails: `unknown provider "gcp": the known providers are azure, libvirt, openstack, sim`},
+		"a flag of azure":      {args: []string{"sim", "--subscription=s"}, fails: "--subscription is only for azure"},
+		"a role for openstack": {args: []string{"openstack", "--role-name=r"}, fails: "--role-name is only for azure"},
 		"a field without role": {args: []string{"sim", "--with=x"}, fails: "--with: the provider sim has no role document"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// replaced is what replace did to a machine.
-type replaced struct {
+// replaceResult is the result of the command replace.
+type replaceResult struct {
 	// Kind is ReplaceResult.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
@@ -22,7 +22,7 @@ type replaced struct {
 }
 
 // Text implements View.
-func (r replaced) Text(w io.Writer, _ Style) error {
+func (r replaceResult) Text(w io.Writer, _ Style) error {
 	_, err := fmt.Fprintf(w, "machine.%s/%s %s\n", v1beta1.GroupVersion.Group, r.Name, r.Done)
 	return err
 }
@@ -32,13 +32,13 @@ func replaceCommand(env *Env) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "replace (TYPE NAME | TYPE/NAME)",
-		Short: "Replace one machine by a new one, which is made first",
-		Long: `Replace one machine by a new one: set the annotation ` + v1beta1.AnnotationReplace + `. Its set makes
-another machine, waits until that is available, and then drains and deletes this one. Disruption budgets are
-asked, so it may take a while: machinist why machine/NAME says what it waits for.`,
+		Short: "Replace one machine by a new one, which is created first",
+		Long: `Replace one machine by a new one: set the annotation ` + v1beta1.AnnotationReplace + `. The machine's set
+creates a new machine, waits until it is available, and then drains and deletes the old machine. Disruption budgets
+can delay the replacement. "machinist why machine/NAME" shows what it waits for.`,
 		Example: `  machinist replace machine/web-abc12-x7k2p
 
-  # Not after all
+  # Cancel the replacement
   machinist replace machine/web-abc12-x7k2p --cancel`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: env.completion(machine),
@@ -61,50 +61,53 @@ asked, so it may take a while: machinist why machine/NAME says what it waits for
 			return env.Print(result, format)
 		},
 	}
-	cmd.Flags().BoolVar(&cancel, "cancel", false, "do not replace the machine after all: remove the annotation")
+	cmd.Flags().BoolVar(&cancel, "cancel", false, "cancel the replacement: remove the annotation")
 	outputFlag(cmd, &format)
 	return cmd
 }
 
-func (c *Cluster) replace(ctx context.Context, name string, cancel bool) (replaced, error) {
+// replace sets or removes the annotation that requests the replacement of a machine.
+func (c *Cluster) replace(ctx context.Context, name string, cancel bool) (replaceResult, error) {
 	m := &v1beta1.Machine{}
 	if err := c.get(ctx, machine, name, m); err != nil {
-		return replaced{}, err
+		return replaceResult{}, err
 	}
-	change, done := askForReplacement, "will be replaced"
+	change, done := requestReplacement, "will be replaced"
 	if cancel {
 		change, done = cancelReplacement, "will not be replaced"
 	}
 	if _, err := edit(ctx, c, m, change); err != nil {
-		return replaced{}, err
+		return replaceResult{}, err
 	}
-	return replaced{Kind: "ReplaceResult", Namespace: m.Namespace, Name: name, Done: done}, nil
+	return replaceResult{Kind: "ReplaceResult", Namespace: m.Namespace, Name: name, Done: done}, nil
 }
 
-// askForReplacement annotates a machine that its set can replace.
-func askForReplacement(m *v1beta1.Machine) error {
+// requestReplacement annotates a machine. It returns an error if the machine cannot be replaced.
+func requestReplacement(m *v1beta1.Machine) error {
 	owner := metav1.GetControllerOfNoCopy(m)
-	_, asked := m.Annotations[v1beta1.AnnotationReplace]
+	_, requested := m.Annotations[v1beta1.AnnotationReplace]
 	switch {
 	case m.DeletionTimestamp != nil:
-		return fmt.Errorf("machine %q is being deleted already", m.Name)
+		return fmt.Errorf("machine %q is already being deleted", m.Name)
 	case owner == nil || owner.Kind != "MachineSet":
-		return fmt.Errorf("machine %q belongs to no MachineSet, so nothing would make another one: create one and delete this",
-			m.Name)
-	case asked:
-		return fmt.Errorf("machine %q is being replaced already: \"machinist why machine/%s\" says what that waits for",
-			m.Name, m.Name)
+		return fmt.Errorf("machine %q is not owned by a MachineSet that could replace it: create a new machine, then "+
+			"delete this one", m.Name)
+	case requested:
+		return fmt.Errorf("machine %q is already being replaced: \"machinist why machine/%s\" shows what the replacement "+
+			"waits for", m.Name, m.Name)
 	}
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1beta1.AnnotationReplace, "")
 	return nil
 }
 
+// cancelReplacement removes the annotation. It returns an error if the machine is not being replaced, or if it is too
+// late.
 func cancelReplacement(m *v1beta1.Machine) error {
-	_, asked := m.Annotations[v1beta1.AnnotationReplace]
+	_, requested := m.Annotations[v1beta1.AnnotationReplace]
 	switch {
 	case m.DeletionTimestamp != nil:
-		return fmt.Errorf("machine %q is being deleted already: that cannot be cancelled", m.Name)
-	case !asked:
+		return fmt.Errorf("machine %q is already being deleted: a deletion cannot be cancelled", m.Name)
+	case !requested:
 		return fmt.Errorf("machine %q is not being replaced", m.Name)
 	}
 	delete(m.Annotations, v1beta1.AnnotationReplace)

@@ -16,11 +16,12 @@ import (
 func rolloutRestartCommand(env *Env) *cobra.Command {
 	return onDeployment(env, &cobra.Command{
 		Use:   "restart",
-		Short: "Renew all machines, without a change of the template",
-		Long: `Renew all machines of a MachineDeployment as its strategy says, without a change of the template: set spec.rolloutAfter to
-the present time of the API server, which makes a new revision.
+		Short: "Replace all machines without a change of the template",
+		Long: `Replace all machines of a MachineDeployment without a change of the template: set spec.rolloutAfter to the current time
+of the API server, which creates a new revision. The strategy of the deployment determines how machines are replaced.
 
-With strategy OnDelete nothing happens until somebody deletes machines. With strategy InPlace no instance is changed.`,
+With the strategy OnDelete, a machine is replaced only after it is deleted. With the strategy InPlace, no instance is
+changed.`,
 		Example: `  machinist rollout restart md/web && machinist rollout status md/web`,
 	}, func(ctx context.Context, c *Cluster, name, format string) error {
 		d, err := c.deployment(ctx, name)
@@ -28,7 +29,7 @@ With strategy OnDelete nothing happens until somebody deletes machines. With str
 			return err
 		}
 		if d.Spec.Paused {
-			return fmt.Errorf("can't restart the paused machinedeployment %q: run \"machinist rollout resume machinedeployment/%s\" first", name, name)
+			return fmt.Errorf("cannot restart machinedeployment %q while it is paused: resume it first with \"machinist rollout resume machinedeployment/%s\"", name, name)
 		}
 		sets, err := c.setsOf(ctx, d)
 		if err != nil {
@@ -39,7 +40,7 @@ With strategy OnDelete nothing happens until somebody deletes machines. With str
 		result := rollout.Did(d, "restarted")
 		result.Warnings = rollout.Expect(d, true)
 		if after := d.Spec.RolloutAfter; after != nil && after.After(now) {
-			result.Warnings = append(result.Warnings, fmt.Sprintf("it had to be renewed at %s: it is renewed now instead",
+			result.Warnings = append(result.Warnings, fmt.Sprintf("the restart scheduled for %s happens now instead",
 				after.UTC().Format(time.RFC3339)))
 		}
 		if err := c.edit(ctx, d, func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &at }); err != nil {
@@ -54,7 +55,7 @@ func rolloutPauseCommand(env *Env) *cobra.Command {
 		Use:   "pause",
 		Short: "Stop rollouts of a MachineDeployment until it is resumed",
 		Long: `Stop rollouts of a MachineDeployment until it is resumed: set spec.paused. Scaling and the replacement of failed machines
-go on.`,
+continue.`,
 		Example: `  machinist rollout pause md/web`,
 	}, env.setPaused(true))
 }
@@ -62,12 +63,13 @@ go on.`,
 func rolloutResumeCommand(env *Env) *cobra.Command {
 	return onDeployment(env, &cobra.Command{
 		Use:     "resume",
-		Short:   "Let the rollouts of a paused MachineDeployment go on",
-		Long:    "Let the rollouts of a paused MachineDeployment go on: unset spec.paused.",
+		Short:   "Continue the rollouts of a paused MachineDeployment",
+		Long:    "Continue the rollouts of a paused MachineDeployment: unset spec.paused.",
 		Example: `  machinist rollout resume md/web`,
 	}, env.setPaused(false))
 }
 
+// setPaused returns the function that pauses or resumes a deployment.
 func (e *Env) setPaused(paused bool) func(context.Context, *Cluster, string, string) error {
 	return func(ctx context.Context, c *Cluster, name, format string) error {
 		d, err := c.deployment(ctx, name)

@@ -6,14 +6,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// rolloutCommand is about the rollouts of deployments, as kubectl's of that name is.
+// rolloutCommand returns the command rollout, which works on MachineDeployments as kubectl rollout does on Deployments.
 func rolloutCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
-		Short: "Follow, undo, repeat or pause the rollout of a MachineDeployment",
-		Long: `Follow, undo, repeat or pause the rollout of a MachineDeployment.
+		Short: "Follow, undo, restart or pause the rollout of a MachineDeployment",
+		Long: `Follow, undo, restart or pause the rollout of a MachineDeployment.
 
-What the commands mean is what they mean with kubectl and a Deployment.`,
+The commands mean the same as those of kubectl rollout for a Deployment.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -23,7 +23,7 @@ What the commands mean is what they mean with kubectl and a Deployment.`,
 	return cmd
 }
 
-// onDeployment makes a command that is about one deployment and prints a view.
+// onDeployment completes a command that works on one deployment and prints a view.
 func onDeployment(env *Env, cmd *cobra.Command, run func(ctx context.Context, c *Cluster, name,
 	format string) error) *cobra.Command {
 	var format string

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-func TestARolloutIsFollowedUndoneAndRepeated(t *testing.T) {
-	f := newRolledFleet(t, 3)
+func TestRolloutStatusUndoAndRestart(t *testing.T) {
+	f := newRolloutFleet(t, 3)
 	before := f.machines()["a"]
 	f.change(func(d *v1beta1.MachineDeployment) {
 		d.Annotations = map[string]string{machinedeployment.AnnotationChangeCause: "the b's are\x1b[2J cheaper"}
@@ -28,19 +28,19 @@ func TestARolloutIsFollowedUndoneAndRepeated(t *testing.T) {
 		prints(t, "Waiting for machinedeployment \"web\" to roll out: ", " of 3 updated, ",
 			"machinedeployment \"web\" successfully rolled out\n")
 	if got := f.machines(); len(got["a"]) != 0 || len(got["b"]) != 3 {
-		t.Fatalf("when it was rolled out there were %v", got)
+		t.Fatalf("after the rollout there are %v", got)
 	}
 
 	history := f.run("rollout", "history", "md/web").succeeds(t).prints(t, "REVISION", "2 (current)",
 		"the b's are[2J cheaper")
 	if lines := strings.Count(history.out, "\n"); lines != 3 {
-		t.Errorf("two revisions take %d lines:\n%s", lines, history.out)
+		t.Errorf("the history of two revisions has %d lines:\n%s", lines, history.out)
 	}
 	f.run("rollout", "history", "md/web", "--revision", "1").succeeds(t).prints(t, "revision 1, set web-", "name: a",
 		"spec.template.spec.classRef.name: b → a")
 	f.run("rollout", "history", "md/web", "--revision", "2").succeeds(t).prints(t,
-		"The deployment's template is of this revision now.")
-	f.run("rollout", "history", "md/web", "--revision", "7").fails(t, "no revision 7", "there are 1, 2")
+		"The current template of the deployment equals this revision.")
+	f.run("rollout", "history", "md/web", "--revision", "7").fails(t, "no revision 7", "only 1, 2")
 
 	generation := f.deployment().Generation
 	for _, dryRun := range []string{"client", "server"} {
@@ -56,7 +56,7 @@ func TestARolloutIsFollowedUndoneAndRepeated(t *testing.T) {
 	d := f.deployment()
 	if d.Spec.Template.Spec.Node.Labels["tier"] != "front" ||
 		d.Annotations[machinedeployment.AnnotationChangeCause] != "" {
-		t.Errorf("labels of the Node make no revision, and the cause was of another one: %v, %v",
+		t.Errorf("the undo must keep the Node's labels and remove the change cause: %v, %v",
 			d.Spec.Template.Spec.Node.Labels, d.Annotations)
 	}
 	for key := range d.Spec.Template.ObjectMeta.Labels {
@@ -71,7 +71,7 @@ func TestARolloutIsFollowedUndoneAndRepeated(t *testing.T) {
 
 	after := f.machines()["a"]
 	if len(after) != 3 || slices.ContainsFunc(after, func(name string) bool { return slices.Contains(before, name) }) {
-		t.Fatalf("after undoing there are %v, at first there were %v", after, before)
+		t.Fatalf("after the undo there are %v, at first there were %v", after, before)
 	}
 	f.run("rollout", "restart", "md/web").succeeds(t).prints(t, "machinedeployment.machinist.dev/web restarted\n")
 	f.run("rollout", "status", "md/web").succeeds(t)
@@ -79,17 +79,17 @@ func TestARolloutIsFollowedUndoneAndRepeated(t *testing.T) {
 	if len(renewed) != 3 || slices.ContainsFunc(renewed, func(name string) bool { return slices.Contains(after, name) }) {
 		t.Fatalf("after a restart there are %v, before there were %v", renewed, after)
 	}
-	// To the revision before the restart there is nothing to go back to: it is of the same template.
+	// The revision before the restart has the same template, so undo skips it.
 	f.run("rollout", "undo", "md/web", "--dry-run").succeeds(t).prints(t, "classRef.name: a → b")
 	f.run("rollout", "undo", "md/web").succeeds(t)
 	f.run("rollout", "status", "md/web").succeeds(t)
 	if got := f.machines(); len(got["b"]) != 3 || len(got["a"]) != 0 {
-		t.Errorf("after undoing what was before the restart there are %v", got)
+		t.Errorf("after the undo there are %v", got)
 	}
 }
 
-func TestARestartWorksRightAfterTheFleetWasMade(t *testing.T) {
-	f := newRolledFleet(t, 1)
+func TestRestartOfNewFleet(t *testing.T) {
+	f := newRolloutFleet(t, 1)
 	for range 2 {
 		before := f.machines()["a"]
 		f.run("rollout", "restart", "md/web").succeeds(t)
@@ -101,14 +101,14 @@ func TestARestartWorksRightAfterTheFleetWasMade(t *testing.T) {
 	}
 }
 
-func TestPauseAndResume(t *testing.T) {
-	f := newRolledFleet(t, 2)
+func TestRolloutPauseAndResume(t *testing.T) {
+	f := newRolloutFleet(t, 2)
 	f.run("rollout", "resume", "md/web").fails(t, "machinedeployment \"web\" is not paused")
 	f.run("rollout", "pause", "md/web").succeeds(t).prints(t, "machinedeployment.machinist.dev/web paused\n")
 	f.run("rollout", "pause", "md/web").fails(t, "machinedeployment \"web\" is already paused")
 	f.roll("b")
-	f.run("rollout", "undo", "md/web").fails(t, "cannot roll back the paused", "rollout resume")
-	f.run("rollout", "restart", "md/web").fails(t, "can't restart the paused", "rollout resume")
+	f.run("rollout", "undo", "md/web").fails(t, "cannot roll back machinedeployment \"web\" while it is paused", "rollout resume")
+	f.run("rollout", "restart", "md/web").fails(t, "cannot restart machinedeployment \"web\" while it is paused", "rollout resume")
 	f.await("the pause", func(d *v1beta1.MachineDeployment) bool { return d.Status.ObservedGeneration == d.Generation })
 	f.run("rollout", "status", "md/web", "--watch=false").succeeds(t).prints(t,
 		"Waiting for machinedeployment \"web\" to be resumed")
@@ -122,11 +122,11 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-func TestARolloutThatFailsSaysWhyAndHowToGoBack(t *testing.T) {
-	f := newRolledFleet(t, 2)
+func TestStatusOfFailedRolloutSuggestsUndo(t *testing.T) {
+	f := newRolloutFleet(t, 2)
 	f.provider.set(f.provider.broken, "b", true)
 	f.roll("b")
-	f.run("rollout", "status", "md/web").fails(t, "does not roll out (RevisionFailing)", "no such size",
+	f.run("rollout", "status", "md/web").fails(t, "failed to roll out (RevisionFailing)", "no such size",
 		"machinist rollout undo machinedeployment/web")
 	var progress rollout.Progress
 	view := f.run("rollout", "status", "md/web", "-o", "json").fails(t, "RevisionFailing")
@@ -134,42 +134,42 @@ func TestARolloutThatFailsSaysWhyAndHowToGoBack(t *testing.T) {
 		progress.Kind != "RolloutStatus" || len(progress.FailedMachines) == 0 {
 		t.Errorf("%v: %s", err, view.out)
 	}
-	f.run("rollout", "status", "md/web", "--revision", "1").fails(t, "revision 1 is asked about, and 2 is")
+	f.run("rollout", "status", "md/web", "--revision", "1").fails(t, "the current revision is 2, not 1")
 	f.run("rollout", "undo", "md/web").succeeds(t)
 	f.run("rollout", "status", "md/web").succeeds(t)
 	if got := f.machines(); len(got["a"]) != 2 || len(got["b"]) != 0 {
-		t.Errorf("after undoing there are %v", got)
+		t.Errorf("after the undo there are %v", got)
 	}
 }
 
-func TestUndoDoesNotGoBackToAClassThatIsGone(t *testing.T) {
-	f := newRolledFleet(t, 1)
+func TestUndoRejectsDeletedClass(t *testing.T) {
+	f := newRolloutFleet(t, 1)
 	f.roll("b")
 	f.run("rollout", "status", "md/web").succeeds(t)
 	f.must(f.api.Delete(context.Background(),
 		&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "a"}}))
 	generation := f.deployment().Generation
-	f.run("rollout", "undo", "md/web").fails(t, "class a of revision 1 does not exist any more", "--force")
+	f.run("rollout", "undo", "md/web").fails(t, "class a of revision 1 no longer exists", "--force")
 	if f.deployment().Generation != generation {
-		t.Fatal("it was undone")
+		t.Fatal("the deployment was changed")
 	}
 	undone := f.run("rollout", "undo", "md/web", "--force").succeeds(t)
-	if !strings.Contains(undone.err, "Warning: class a of revision 1 does not exist") ||
+	if !strings.Contains(undone.err, "Warning: class a of revision 1 no longer exists") ||
 		f.deployment().Generation == generation {
 		t.Errorf("with --force: %+v", undone)
 	}
 }
 
-func TestUndoWithoutAHistory(t *testing.T) {
-	f := newRolledFleet(t, 1)
+func TestUndoWithoutHistory(t *testing.T) {
+	f := newRolloutFleet(t, 1)
 	f.run("rollout", "undo", "md/web").fails(t, "no revision to go back to")
 	f.run("rollout", "undo", "md/web", "--to-revision=5").fails(t, "no revision 5")
-	f.run("rollout", "undo", "md/web", "--to-revision=-1").fails(t, "there is no such revision")
+	f.run("rollout", "undo", "md/web", "--to-revision=-1").fails(t, "is not the number of a revision")
 	f.run("rollout", "undo", "md/web", "--dry-run=maybe").fails(t, `--dry-run="maybe": must be none, client or server`)
 }
 
-func TestWhatSomebodyElseChangedMeanwhileIsNotOverwritten(t *testing.T) {
-	f := newRolledFleet(t, 1)
+func TestEditRejectsConcurrentChangeOfSpec(t *testing.T) {
+	f := newRolloutFleet(t, 1)
 	e := NewEnv(&strings.Builder{}, &strings.Builder{})
 	path := env.Kubeconfig()
 	e.rules.ExplicitPath, e.overrides.Context.Namespace = path, f.namespace
@@ -180,11 +180,11 @@ func TestWhatSomebodyElseChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	err = c.edit(context.Background(), read, func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.Spec.ClassRef.Name = "c"
 	})
-	if err == nil || !strings.Contains(err.Error(), "changed by somebody else meanwhile") ||
+	if err == nil || !strings.Contains(err.Error(), "changed by another client in the meantime") ||
 		f.deployment().Spec.Template.Spec.ClassRef.Name != "b" {
 		t.Errorf("error %v, class %s", err, f.deployment().Spec.Template.Spec.ClassRef.Name)
 	}
-	// A write that changes nothing of what people want is none.
+	// A concurrent write that does not change the spec is not a conflict.
 	f.run("rollout", "status", "md/web").succeeds(t)
 	read = f.deployment()
 	f.change(func(d *v1beta1.MachineDeployment) { d.Annotations = map[string]string{"example.com/note": "x"} })
@@ -198,8 +198,8 @@ func TestWhatSomebodyElseChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestStatusEndsWhenTheDeploymentIsDeleted(t *testing.T) {
-	f := newRolledFleet(t, 1)
+func TestStatusFailsWhenDeploymentIsDeleted(t *testing.T) {
+	f := newRolloutFleet(t, 1)
 	f.provider.set(f.provider.blocked, "b", true)
 	f.roll("b")
 	ended := make(chan outcome)
@@ -210,12 +210,12 @@ func TestStatusEndsWhenTheDeploymentIsDeleted(t *testing.T) {
 	f.must(f.api.Delete(context.Background(), f.deployment()))
 	select {
 	case o := <-ended:
-		// It may have been gone before the command looked.
-		if o.failed == nil || !strings.Contains(o.failed.Error(), "deleted meanwhile") &&
+		// The deployment may have been deleted before the command read it.
+		if o.failed == nil || !strings.Contains(o.failed.Error(), "deleted in the meantime") &&
 			!strings.Contains(o.failed.Error(), "not found in namespace") {
-			t.Errorf("it ended with %v\n%s", o.failed, o.out)
+			t.Errorf("the command ended with %v\n%s", o.failed, o.out)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("it waits on")
+		t.Fatal("the command still waits")
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/test/env/inmemory"
 )
 
-// rolloutCommands are the commands about one deployment.
+// rolloutCommands are the subcommands of rollout.
 var rolloutCommands = []string{"status", "history", "undo", "restart", "pause", "resume"}
 
 func TestErrorsOfRolloutCommands(t *testing.T) {
@@ -34,7 +34,7 @@ func TestErrorsOfRolloutCommands(t *testing.T) {
 		run().fails(t, "accepts between 1 and 2 arg(s)")
 		run("md/web", "-o", "xml").fails(t, `--output "xml": must be json, yaml or wide`)
 		run("md/web", "--nosuch").fails(t, "unknown flag: --nosuch")
-		run("md/web", "--as", "stranger").fails(t, "you may not do this",
+		run("md/web", "--as", "stranger").fails(t, "you do not have the permission",
 			`User "stranger" cannot get resource "machinedeployments"`)
 	}
 	execute(t, "rollout", "status", "md/web", "--timeout", "soon").fails(t, "--timeout")
@@ -42,7 +42,7 @@ func TestErrorsOfRolloutCommands(t *testing.T) {
 	execute(t, "rollout", "sideways").fails(t, "unknown command")
 }
 
-func TestClustersThatCannotAnswer(t *testing.T) {
+func TestCommandsReportUnusableCluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "web.yaml")
 	if err := os.WriteFile(file, []byte(manifest("a", "")), 0o600); err != nil {
 		t.Fatal(err)
@@ -54,18 +54,18 @@ func TestClustersThatCannotAnswer(t *testing.T) {
 	all = append(all, []string{"plan", "-f", file})
 	strange := inmemory.WithoutMachinist(t)
 	for _, args := range all {
-		executeAt(t, strange, "", args...).fails(t, "does not know Machinist's kinds",
-			"are its CRDs installed there")
+		executeAt(t, strange, "", args...).fails(t, "does not serve Machinist's kinds",
+			"the CRDs are installed")
 		execute(t, append(args, "--server", "https://127.0.0.1:1")...).fails(t,
 			"the cluster at https://127.0.0.1:1 does not answer")
 		executeAt(t, filepath.Join(t.TempDir(), "nothing"), "", args...).fails(t, "kubeconfig")
 		execute(t, append(args, "-o", "csv")...).fails(t, `--output "csv"`)
 	}
-	execute(t, "plan", "-f", file, "--as", "stranger").fails(t, "you may not do this")
+	execute(t, "plan", "-f", file, "--as", "stranger").fails(t, "you do not have the permission")
 }
 
-func TestWhatMayNotBeWatchedIsShownOnce(t *testing.T) {
-	f := newRolledFleet(t, 1)
+func TestStatusNeedsPermissionToWatch(t *testing.T) {
+	f := newRolloutFleet(t, 1)
 	f.provider.set(f.provider.blocked, "b", true)
 	f.roll("b")
 	f.await("the rollout to wait", func(d *v1beta1.MachineDeployment) bool {
@@ -73,21 +73,21 @@ func TestWhatMayNotBeWatchedIsShownOnce(t *testing.T) {
 	})
 	grant(t, f.api, f.namespace, "looker", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group},
 		Resources: []string{"machinedeployments"}, Verbs: []string{"get"}})
-	f.run("rollout", "status", "md/web", "--as", "looker").fails(t, "the verb watch is needed", "--watch=false")
+	f.run("rollout", "status", "md/web", "--as", "looker").fails(t, "waiting needs the permission to watch", "--watch=false")
 	f.run("rollout", "status", "md/web", "--as", "looker", "--watch=false").succeeds(t).prints(t,
 		"1 of 1 updated, 1 old left")
-	f.run("rollout", "history", "md/web", "--as", "looker").fails(t, "list the sets", "you may not")
-	f.run("rollout", "pause", "md/web", "--as", "looker").fails(t, "you may not do this", "cannot patch")
+	f.run("rollout", "history", "md/web", "--as", "looker").fails(t, "list the sets", "you do not have the permission")
+	f.run("rollout", "pause", "md/web", "--as", "looker").fails(t, "you do not have the permission", "cannot patch")
 }
 
-func TestStatusOutlivesTheAPIServer(t *testing.T) {
-	// One of its own: a restart would break what other tests watch.
+func TestStatusContinuesAfterAPIServerRestart(t *testing.T) {
+	// A control plane of its own, because a restart would break the watches of other tests.
 	cp, err := controlplane.Start(context.Background(), controlplane.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cp.Stop() })
-	c := installed(t, cp)
+	c := installAPI(t, cp)
 	ctx := context.Background()
 	three := int32(3)
 	d := &v1beta1.MachineDeployment{
@@ -104,16 +104,16 @@ func TestStatusOutlivesTheAPIServer(t *testing.T) {
 	if err := c.Create(ctx, d); err != nil {
 		t.Fatal(err)
 	}
-	said := &signal{words: "trying again", heard: make(chan struct{})}
+	stderr := &signal{words: "Trying again", written: make(chan struct{})}
 	var out strings.Builder
-	e := NewEnv(&out, said)
+	e := NewEnv(&out, stderr)
 	ended := make(chan error)
 	go func() {
 		cmd := program(e)
 		cmd.SetArgs([]string{"rollout", "status", "md/web", "--kubeconfig", cp.Kubeconfig(), "--timeout", "2m"})
 		ended <- cmd.ExecuteContext(ctx)
 	}()
-	// Killed before the command watches, it would only fail to begin.
+	// Stop the server only after the command watches. Before that, the command would fail.
 	if err := awaitWatch(ctx, cp); err != nil {
 		t.Fatal(err)
 	}
@@ -121,11 +121,11 @@ func TestStatusOutlivesTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-said.heard:
+	case <-stderr.written:
 	case err := <-ended:
-		t.Fatalf("it ended when the API server went away: %v", err)
+		t.Fatalf("the command ended when the API server stopped: %v", err)
 	case <-time.After(env.Patience):
-		t.Fatal("it says nothing of the API server being unreachable")
+		t.Fatal("the command did not report that the API server is unreachable")
 	}
 	if err := cp.StartAPIServer(ctx); err != nil {
 		t.Fatal(err)

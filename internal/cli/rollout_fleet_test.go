@@ -25,19 +25,19 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// rolledFleet is a namespace with the deployment web, whose controllers run and whose machines come up.
-type rolledFleet struct {
+// rolloutFleet is a namespace with the deployment web, the controllers of sets and deployments, and a fake provider.
+type rolloutFleet struct {
 	testing.TB
 	api       client.WithWatch
 	namespace string
-	provider  *playedProvider
+	provider  *fakeProvider
 }
 
-// newRolledFleet has the classes a, b and c, and n machines of class a.
-func newRolledFleet(t testing.TB, n int32) *rolledFleet {
+// newRolloutFleet returns a fleet with the classes a, b and c, and n running machines of class a.
+func newRolloutFleet(t testing.TB, n int32) *rolloutFleet {
 	t.Helper()
-	f := &rolledFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
-	f.provider = &playedProvider{api: f.api, namespace: f.namespace, blocked: map[string]bool{}, broken: map[string]bool{}}
+	f := &rolloutFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
+	f.provider = &fakeProvider{api: f.api, namespace: f.namespace, blocked: map[string]bool{}, broken: map[string]bool{}}
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		if err := index.RegisterMachines(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
@@ -61,7 +61,7 @@ func newRolledFleet(t testing.TB, n int32) *rolledFleet {
 	for _, class := range []string{"a", "b", "c"} {
 		f.must(f.api.Create(context.Background(), &v1beta1.MachineClass{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: class},
-			Spec: v1beta1.MachineClassSpec{Provider: "played",
+			Spec: v1beta1.MachineClassSpec{Provider: "fake",
 				ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Size"}`)}},
 		}))
 	}
@@ -81,27 +81,28 @@ func newRolledFleet(t testing.TB, n int32) *rolledFleet {
 }
 
 // run runs a command in the fleet's namespace.
-func (f *rolledFleet) run(args ...string) outcome {
+func (f *rolloutFleet) run(args ...string) outcome {
 	f.Helper()
 	return execute(f, append(args, "-n", f.namespace)...)
 }
 
-func (f *rolledFleet) must(err error) {
+func (f *rolloutFleet) must(err error) {
 	f.Helper()
 	if err != nil {
 		f.Fatal(err)
 	}
 }
 
-func (f *rolledFleet) deployment() *v1beta1.MachineDeployment {
+// deployment reads the deployment web.
+func (f *rolloutFleet) deployment() *v1beta1.MachineDeployment {
 	f.Helper()
 	d := &v1beta1.MachineDeployment{}
 	f.must(f.api.Get(context.Background(), client.ObjectKey{Namespace: f.namespace, Name: "web"}, d))
 	return d
 }
 
-// change changes the deployment as a person would.
-func (f *rolledFleet) change(change func(*v1beta1.MachineDeployment)) {
+// change changes the deployment.
+func (f *rolloutFleet) change(change func(*v1beta1.MachineDeployment)) {
 	f.Helper()
 	d := f.deployment()
 	was := d.DeepCopy()
@@ -109,13 +110,14 @@ func (f *rolledFleet) change(change func(*v1beta1.MachineDeployment)) {
 	f.must(f.api.Patch(context.Background(), d, client.MergeFrom(was)))
 }
 
-func (f *rolledFleet) roll(class string) {
+// roll starts a rollout to another class.
+func (f *rolloutFleet) roll(class string) {
 	f.Helper()
 	f.change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = class })
 }
 
 // machines returns the names of the machines that are not being deleted, by class.
-func (f *rolledFleet) machines() map[string][]string {
+func (f *rolloutFleet) machines() map[string][]string {
 	f.Helper()
 	list := &v1beta1.MachineList{}
 	f.must(f.api.List(context.Background(), list, client.InNamespace(f.namespace)))
@@ -128,30 +130,31 @@ func (f *rolledFleet) machines() map[string][]string {
 	return names
 }
 
-// await waits until the deployment is as done says.
-func (f *rolledFleet) await(what string, done func(*v1beta1.MachineDeployment) bool) {
+// await waits until done returns true for the deployment.
+func (f *rolloutFleet) await(what string, done func(*v1beta1.MachineDeployment) bool) {
 	f.Helper()
 	env.Await(f, f.api, &v1beta1.MachineDeploymentList{}, what, func(l *v1beta1.MachineDeploymentList) (bool, string) {
 		return len(l.Items) == 1 && done(&l.Items[0]), fmt.Sprintf("%+v", l.Items)
 	}, client.InNamespace(f.namespace))
 }
 
-// playedProvider plays the machines' provider. Machines of a class that is held do not come up, those of one that is
-// broken fail.
-type playedProvider struct {
+// fakeProvider is a fake provider. Machines of a blocked class do not become Running, and machines of a broken class
+// fail.
+type fakeProvider struct {
 	api             client.Client
 	namespace       string
 	mu              sync.Mutex
 	blocked, broken map[string]bool
 }
 
-func (p *playedProvider) set(which map[string]bool, class string, to bool) {
+// set changes one of the maps.
+func (p *fakeProvider) set(classes map[string]bool, class string, value bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	which[class] = to
+	classes[class] = value
 }
 
-func (p *playedProvider) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (p *fakeProvider) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	m := &v1beta1.Machine{}
 	if err := p.api.Get(ctx, req.NamespacedName, m); err != nil || m.Namespace != p.namespace {
 		return reconcile.Result{}, client.IgnoreNotFound(err)

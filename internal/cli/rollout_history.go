@@ -13,20 +13,20 @@ func rolloutHistoryCommand(env *Env) *cobra.Command {
 	var revision int64
 	cmd := onDeployment(env, &cobra.Command{
 		Use:   "history",
-		Short: "List the revisions that there are to go back to",
-		Long: `List the revisions of a MachineDeployment, each with its MachineSet, or show one of them: the template as it would be
-after going back, and what that would change.
+		Short: "List the revisions of a MachineDeployment",
+		Long: `List the revisions of a MachineDeployment with their MachineSets. With --revision, show one revision: the template after a
+rollback to it, and the changes that the rollback would make.
 
-Old revisions are kept as spec.revisionHistoryLimit says. The cause is the annotation kubernetes.io/change-cause of the
-deployment: what it says now for the current revision, and for an older one what it said last while that was the current one.`,
-		Example: `  # Revisions of "web"
+spec.revisionHistoryLimit determines how many old revisions are kept. The column CHANGE-CAUSE shows the deployment's
+annotation kubernetes.io/change-cause. For an old revision, it is the last value while that revision was current.`,
+		Example: `  # List the revisions of "web"
   machinist rollout history md/web
 
-  # What revision 3 was, and what differs now
+  # Show revision 3 and its differences from the current template
   machinist rollout history md/web --revision 3`,
 	}, func(ctx context.Context, c *Cluster, name, format string) error {
 		if revision < 0 {
-			return fmt.Errorf("--revision=%d: there is no such revision", revision)
+			return fmt.Errorf("--revision=%d is not the number of a revision", revision)
 		}
 		d, err := c.deployment(ctx, name)
 		if err != nil {
@@ -45,6 +45,6 @@ deployment: what it says now for the current revision, and for an older one what
 		}
 		return env.Print(detail, format)
 	})
-	cmd.Flags().Int64Var(&revision, "revision", 0, "show this revision in full")
+	cmd.Flags().Int64Var(&revision, "revision", 0, "show the details of this revision")
 	return cmd
 }

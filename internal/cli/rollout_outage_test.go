@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// installed installs Machinist's kinds in a control plane and returns a client of it.
-func installed(t testing.TB, cp *controlplane.ControlPlane) client.WithWatch {
+// installAPI installs Machinist's kinds in a control plane, and returns a client for it.
+func installAPI(t testing.TB, cp *controlplane.ControlPlane) client.WithWatch {
 	t.Helper()
 	if err := install.Install(context.Background(), cp.Config()); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func installed(t testing.TB, cp *controlplane.ControlPlane) client.WithWatch {
 
 func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
 
-// awaitWatch waits until somebody watches one deployment by name, which the API server's own metrics tell.
+// awaitWatch waits until the metrics of the API server show a watch of a deployment.
 func awaitWatch(ctx context.Context, cp *controlplane.ControlPlane) error {
 	c, err := kubernetes.NewForConfig(cp.Config())
 	if err != nil {
@@ -52,16 +52,16 @@ func awaitWatch(ctx context.Context, cp *controlplane.ControlPlane) error {
 	}
 }
 
-// signal is a writer that tells when words are written.
+// signal is a writer that closes written after words were written.
 type signal struct {
-	words string
-	once  sync.Once
-	heard chan struct{}
+	words   string
+	once    sync.Once
+	written chan struct{}
 }
 
 func (s *signal) Write(p []byte) (int, error) {
 	if bytes.Contains(p, []byte(s.words)) {
-		s.once.Do(func() { close(s.heard) })
+		s.once.Do(func() { close(s.written) })
 	}
 	return len(p), nil
 }

@@ -19,26 +19,26 @@ func rolloutStatusCommand(env *Env) *cobra.Command {
 	s := statusWait{env: env}
 	cmd := onDeployment(env, &cobra.Command{
 		Use:   "status",
-		Short: "Show how a rollout stands and wait until it is done",
-		Long: `Show how a rollout stands and wait until it is done.
+		Short: "Show the progress of a rollout and wait until it is complete",
+		Long: `Show the progress of a rollout and wait until it is complete.
 
-It ends with an error if the rollout stops by itself: the revision fails to launch, there was no progress within
-spec.progressDeadline, or the deployment cannot be acted upon. A paused rollout is waited for. It goes on when the
-connection to the API server breaks, for as long as --timeout lets it.`,
-		Example: `  # Wait until the machines of "web" are rolled out, at most half an hour
+The command fails if the rollout stops: the machines of the revision fail to launch, the rollout made no progress within
+spec.progressDeadline, or the controller rejects the deployment. It keeps waiting while the rollout is paused. If the
+connection to the API server breaks, the command tries again until --timeout.`,
+		Example: `  # Wait at most half an hour until the rollout of "web" is complete
   machinist rollout status md/web --timeout 30m
 
-  # How it stands now, for a program
+  # Print the current state as JSON and do not wait
   machinist rollout status md/web --watch=false -o json`,
 	}, s.run)
 	flags := cmd.Flags()
-	flags.BoolVarP(&s.watch, "watch", "w", true, "wait until the rollout is done")
-	flags.DurationVar(&s.timeout, "timeout", 0, "how long to wait, such as 30m; 0 is for ever")
-	flags.Int64Var(&s.revision, "revision", 0, "fail if another revision than this is rolled out; 0 is any")
+	flags.BoolVarP(&s.watch, "watch", "w", true, "wait until the rollout is complete")
+	flags.DurationVar(&s.timeout, "timeout", 0, "how long to wait, such as 30m; 0 means no limit")
+	flags.Int64Var(&s.revision, "revision", 0, "fail if the rollout is of another revision; 0 accepts any revision")
 	return cmd
 }
 
-// statusWait waits for a rollout.
+// statusWait is one run of rollout status.
 type statusWait struct {
 	env      *Env
 	watch    bool
@@ -50,7 +50,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	if s.timeout < 0 || s.revision < 0 {
 		return fmt.Errorf("--timeout and --revision must not be negative")
 	}
-	whole := ctx
+	commandCtx := ctx // It ends at a signal, and ctx also at the timeout.
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
@@ -63,38 +63,38 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	live := &printer.Live{Out: s.env.Out, Terminal: s.env.Terminal}
 	var last rollout.Progress
 	var machines []*v1beta1.Machine
-	var read time.Time // When they were.
-	beside := followed{
-		unwatchable: "--watch=false shows how it stands",
-		lost: func(trouble error) {
+	var machinesRead time.Time
+	texts := followTexts{
+		unwatchable: "--watch=false shows the current progress",
+		lost: func(err error) {
 			live.Erase()
-			fmt.Fprintf(s.env.Err, "The rollout cannot be read, trying again: %v\n", trouble)
+			fmt.Fprintf(s.env.Err, "The rollout cannot be read. Trying again: %v\n", err)
 		},
 	}
-	err = follow(ctx, c, d, beside, func(d *v1beta1.MachineDeployment) (done bool, again time.Duration, err error) {
+	err = follow(ctx, c, d, texts, func(d *v1beta1.MachineDeployment) (done bool, again time.Duration, err error) {
 		now := c.clock.Now()
-		// The deployment changes with every machine, and is shown at once.
-		if now.Sub(read) >= rollout.RereadPeriod {
-			machines, read = c.machinesOf(ctx, d), now
+		// The deployment changes with each machine. Show each change at once, but do not list all machines each time.
+		if now.Sub(machinesRead) >= rollout.RereadPeriod {
+			machines, machinesRead = c.machinesOf(ctx, d), now
 		}
 		last = rollout.Judge(d, now).WithMachines(machines, now)
 		if s.revision > 0 && last.State != rollout.Unobserved && last.Revision != s.revision {
-			return true, 0, fmt.Errorf("machinedeployment %q: revision %d is asked about, and %d is the one that is rolled out",
-				name, s.revision, last.Revision)
+			return true, 0, fmt.Errorf("machinedeployment %q: the current revision is %d, not %d", name, last.Revision,
+				s.revision)
 		}
 		if !s.watch || last.State == rollout.Complete || last.State == rollout.Failed {
 			return true, 0, nil
 		}
 		if format == asText || format == asWide {
-			// A terminal that does not say how wide it is must not be written beyond its edge: what wraps is not drawn over.
+			// A line that wraps cannot be drawn over, so assume a common width if the terminal's width is unknown.
 			live.Draw(last.Picture(s.env.style(format), cmp.Or(s.env.Width, 80)), last.Line())
 		}
 		return false, last.Again, nil
 	})
 	live.Erase()
 	switch {
-	case err != nil && whole.Err() != nil:
-		return errors.New("interrupted: the rollout goes on without being watched")
+	case err != nil && commandCtx.Err() != nil:
+		return errors.New("interrupted: the rollout itself continues")
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("timed out after %s: %s", s.timeout, last.Line())
 	case err != nil:
@@ -108,7 +108,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	return last.Err()
 }
 
-// machinesOf returns the machines of a deployment, none where they cannot be read: how it stands is known without them.
+// machinesOf returns the machines of a deployment, or nil if they cannot be read. The progress is known without them.
 func (c *Cluster) machinesOf(ctx context.Context, d *v1beta1.MachineDeployment) (machines []*v1beta1.Machine) {
 	list := &v1beta1.MachineList{}
 	if err := c.List(ctx, list, client.InNamespace(d.Namespace),

@@ -18,38 +18,38 @@ func rolloutUndoCommand(env *Env) *cobra.Command {
 	u := undo{env: env}
 	cmd := onDeployment(env, &cobra.Command{
 		Use:   "undo",
-		Short: "Go back to an earlier revision",
-		Long: `Go back to an earlier revision: write back into the MachineDeployment what makes that revision (class, provider and
-providerSpec, version, userDataRef), and let it roll out.
+		Short: "Roll back to an earlier revision",
+		Long: `Roll back to an earlier revision: restore the fields of the MachineDeployment that define the revision (class, provider
+and providerSpec, version, userDataRef), and roll them out.
 
-Everything else stays as it is: labels, what Nodes carry, timeouts, replicas, strategy. Other than with Pods such
-changes reach machines of all revisions in place, so no revision has its own. A restart makes a revision and changes no
-template, so there is nothing of it to undo.`,
-		Example: `  # Back to the revision before
+All other fields stay as they are: labels, labels and taints of Nodes, timeouts, replicas, strategy. Changes of these
+fields are applied in place to the machines of all revisions, so they do not belong to a revision. A restart creates a
+revision without a change of the template and cannot be undone.`,
+		Example: `  # Roll back to the previous revision
   machinist rollout undo md/web
 
-  # What going back to revision 3 would change
+  # Show what a rollback to revision 3 would change
   machinist rollout undo md/web --to-revision 3 --dry-run=server`,
 	}, u.run)
 	flags := cmd.Flags()
-	flags.Int64Var(&u.revision, "to-revision", 0, "the revision to go back to; 0 is the one before")
+	flags.Int64Var(&u.revision, "to-revision", 0, "the revision to roll back to; 0 means the previous revision")
 	flags.StringVar(&u.dryRun, "dry-run", dryRunNone,
-		"none, client (only say what would change) or server (let the API server check it as well)")
+		"none, client (only print the changes) or server (also let the API server check the changes)")
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
-	flags.BoolVar(&u.force, "force", false, "go back even if the revision's class does not exist any more")
+	flags.BoolVar(&u.force, "force", false, "roll back even if the class of the revision no longer exists")
 	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{dryRunNone, dryRunClient, dryRunServer},
 		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// Values of --dry-run.
+// The values of --dry-run.
 const (
 	dryRunNone   = "none"
 	dryRunClient = "client"
 	dryRunServer = "server"
 )
 
-// undo goes back to an earlier revision.
+// undo is one run of rollout undo.
 type undo struct {
 	env      *Env
 	revision int64
@@ -71,18 +71,18 @@ func (u *undo) run(ctx context.Context, c *Cluster, name, format string) error {
 	if err != nil {
 		return err
 	}
-	back, err := rollout.Back(d, sets, u.revision, c.clock.Now())
+	rollback, err := rollout.Back(d, sets, u.revision, c.clock.Now())
 	if err != nil {
 		return err
 	}
 	result := rollout.Did(d, "rolled back")
-	result.Revision, result.Changes = back.Revision, back.Changes
-	result.Detail = fmt.Sprintf("to revision %d, set %s", back.Revision, back.To.Name)
-	if back.Skipped != "" {
-		result.Done, result.Detail, result.Changed = "skipped rollback", back.Skipped, false
+	result.Revision, result.Changes = rollback.Revision, rollback.Changes
+	result.Detail = fmt.Sprintf("to revision %d, set %s", rollback.Revision, rollback.To.Name)
+	if rollback.Skipped != "" {
+		result.Done, result.Detail, result.Changed = "skipped rollback", rollback.Skipped, false
 		return u.env.Print(result, format)
 	}
-	warning, err := u.classThere(ctx, c, back)
+	warning, err := u.checkClass(ctx, c, rollback)
 	if err != nil {
 		return err
 	}
@@ -95,36 +95,38 @@ func (u *undo) run(ctx context.Context, c *Cluster, name, format string) error {
 		if u.dryRun == dryRunServer {
 			options = append(options, client.DryRunAll)
 		}
-		if err = c.edit(ctx, d, back.Apply, options...); err != nil {
+		if err = c.edit(ctx, d, rollback.Apply, options...); err != nil {
 			return err
 		}
 	}
 	return u.env.report(result, format)
 }
 
-// classThere refuses to go back to a class of which nothing can be launched any more.
-func (u *undo) classThere(ctx context.Context, c *Cluster, back *rollout.Undo) (warnings []string, _ error) {
-	ref := back.After.Spec.Template.Spec.ClassRef
+// checkClass returns an error or a warning if no machine could be launched after the rollback, because the class of the
+// revision does not exist or is being deleted.
+func (u *undo) checkClass(ctx context.Context, c *Cluster, rollback *rollout.Undo) (warnings []string, _ error) {
+	ref := rollback.After.Spec.Template.Spec.ClassRef
 	if ref == nil {
 		return nil, nil
 	}
-	known, err := c.classKnown(ctx, back.After.Namespace, ref.Name)
-	switch known {
+	state, err := c.classState(ctx, rollback.After.Namespace, ref.Name)
+	switch state {
 	case preview.ClassExists:
 		return nil, nil
 	case preview.ClassUnknown:
-		return []string{fmt.Sprintf("whether class %s of revision %d still exists could not be seen: %v", ref.Name,
-			back.Revision, err)}, nil
+		return []string{fmt.Sprintf("it is unknown whether class %s of revision %d still exists: %v", ref.Name,
+			rollback.Revision, err)}, nil
 	}
-	message := fmt.Sprintf("class %s of revision %d does not exist any more, or is being deleted: its machines could not be launched", ref.Name, back.Revision)
+	message := fmt.Sprintf("class %s of revision %d no longer exists or is being deleted, so its machines cannot be launched",
+		ref.Name, rollback.Revision)
 	if !u.force && u.dryRun == dryRunNone {
-		return nil, fmt.Errorf("%s. Make the class again first, or use --force", message)
+		return nil, fmt.Errorf("%s: create the class again first, or use --force", message)
 	}
 	return []string{message}, nil
 }
 
-// classKnown finds out whether a class exists. The error says why that is unknown.
-func (c *Cluster) classKnown(ctx context.Context, namespace, name string) (preview.ClassKnown, error) {
+// classState returns whether a class exists. If that is unknown, the error contains the reason.
+func (c *Cluster) classState(ctx context.Context, namespace, name string) (preview.ClassKnown, error) {
 	class := &v1beta1.MachineClass{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); {
 	case apierrors.IsNotFound(err) && !isUnknownResource(err):
@@ -137,7 +139,7 @@ func (c *Cluster) classKnown(ctx context.Context, namespace, name string) (previ
 	return preview.ClassExists, nil
 }
 
-// report prints what was done, and beside it what to expect of it.
+// report prints the result of a command. In text output, its warnings go to standard error.
 func (e *Env) report(result *rollout.Result, format string) error {
 	if format == asText || format == asWide {
 		for _, warning := range result.Warnings {

@@ -6,36 +6,37 @@ import (
 	"time"
 )
 
-// serverClock tells the time by the API server's answers. Times that the controllers compare with those of objects
-// must be the server's, not those of the machine that somebody types at.
+// serverClock derives the time from the API server's responses. Objects contain times of the server, and the clock of
+// the local computer may differ from it.
 type serverClock struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// ahead is the server's time minus the local time.
 	ahead time.Duration
 	now   func() time.Time
 }
 
-// Now returns the time at the server, or the local one if no answer reported it yet. It is exact to a second.
+// Now returns the server's time, accurate to a second. It returns the local time until a response contained a date.
 func (s *serverClock) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now().Add(s.ahead)
 }
 
-// through listens to the answers that come through a transport.
-func (s *serverClock) through(next http.RoundTripper) http.RoundTripper {
+// wrap returns a transport that reads the date of each response of next.
+func (s *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
 	return transport(func(r *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
 		if err == nil {
 			if date, parseErr := http.ParseTime(answer.Header.Get("Date")); parseErr == nil {
-				s.heard(date)
+				s.set(date)
 			}
 		}
 		return answer, err
 	})
 }
 
-// heard notes the time at the server. Differences that the header's whole seconds explain are none.
-func (s *serverClock) heard(date time.Time) {
+// set sets the clock to the server's time. It ignores differences that result from the whole seconds of the header.
+func (s *serverClock) set(date time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch ahead := date.Sub(s.now()); {
@@ -46,6 +47,7 @@ func (s *serverClock) heard(date time.Time) {
 	}
 }
 
+// transport is a function that implements http.RoundTripper.
 type transport func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.

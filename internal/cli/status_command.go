@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 )
 
-// scope is where a command looks.
+// scope contains the flags that choose the namespaces and the format of a report.
 type scope struct {
 	all    bool
 	system string
@@ -29,7 +29,7 @@ func (s *scope) systemFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.system, "system-namespace", "", systemNamespaceUsage)
 }
 
-// namespace is the one to look in, empty for all.
+// namespace returns the namespace to read, or "" for all namespaces.
 func (s *scope) namespace(c *Cluster) string {
 	if s.all {
 		return ""
@@ -42,15 +42,15 @@ func statusCommand(env *Env) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "status [md/NAME]",
-		Short: "Show the fleet on one screen: what is there, what is held back, what waits and for what",
-		Long: `Show the fleet on one screen: deployments and their rollouts, what is frozen, what health checks say, and what machines
-that are not settled wait for. Of a fleet in order it says little.
+		Short: "Show the fleet on one screen: deployments, freezes, health checks, and what machines wait for",
+		Long: `Show the fleet on one screen: deployments and their rollouts, freezes, the results of health checks, and what each
+machine that is not healthy yet waits for. The output is short if nothing waits.
 
-"machinist why" says more of one machine or deployment.`,
-		Example: `  # The fleet of this namespace
+"machinist why" shows more details about one machine or deployment.`,
+		Example: `  # The fleet of the current namespace
   machinist status
 
-  # All fleets, and go on showing them
+  # All fleets, shown again at each change
   machinist status -A -w
 
   # One deployment, for a program
@@ -68,7 +68,7 @@ that are not settled wait for. Of a fleet in order it says little.
 					return err
 				}
 				if s.all {
-					return fmt.Errorf("--all-namespaces is for no name, and %q is one: leave either out", name)
+					return fmt.Errorf("--all-namespaces cannot be combined with the name %q", name)
 				}
 			}
 			c, err := env.Connect()
@@ -87,15 +87,20 @@ that are not settled wait for. Of a fleet in order it says little.
 		},
 	}
 	s.flags(cmd)
-	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "go on, and show it again when it changes")
+	cmd.Flags().BoolVarP(&follow, "watch", "w", false, watchUsage)
 	return cmd
 }
 
+// watchUsage is the usage text of -w.
+const watchUsage = "keep running, and show the report again at each change"
+
+// statusCheck computes the report of one status command.
 type statusCheck struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
-	name    string
+	// name is the name of one deployment, or empty for the whole fleet.
+	name string
 }
 
 func (l *statusCheck) view(ctx context.Context) (fleet.Status, *lists, error) {
@@ -118,7 +123,7 @@ func (l *statusCheck) view(ctx context.Context) (fleet.Status, *lists, error) {
 	return fleet.StatusOf(facts), found, nil
 }
 
-// follow shows the fleet until ctx ends.
+// follow shows the report again at each change until ctx ends.
 func (l *statusCheck) follow(ctx context.Context) error {
 	w := &watcher{env: l.env, cluster: l.cluster, scope: l.scope, what: "The fleet"}
 	return w.follow(ctx, func(ctx context.Context) (observed, error) {
@@ -130,7 +135,7 @@ func (l *statusCheck) follow(ctx context.Context) error {
 		timeless.Now, timeless.Processes = time.Time{}, nil
 		timeless.Waiting = slices.Clone(view.Waiting)
 		for i := range timeless.Waiting {
-			timeless.Waiting[i].Message = "" // A drain's changes with every pod.
+			timeless.Waiting[i].Message = "" // The message of a drain changes with every pod.
 		}
 		return observed{view: view, timeless: timeless,
 			from: []client.ObjectList{&found.machines, &found.sets, &found.deployments, &found.checks}}, nil

@@ -10,8 +10,8 @@ import (
 )
 
 // Rule: status-names-orphans.
-func TestStatusNamesInstancesInTheNamespaceThatTheirTagsName(t *testing.T) {
-	p := paint(t)
+func TestStatusShowsOrphansInNamespaceOfTags(t *testing.T) {
+	p := newTestFleet(t)
 	page := ledger.Page{Provider: "sim", Written: time.Now(), Period: 1800, Total: 2, Entries: []ledger.Entry{
 		{ProviderID: "sim://1", Machine: p.namespace + "/lost", UID: "u", Source: "shared/small", FirstSeen: time.Now(),
 			Outcome: "MostOrphaned"},
@@ -21,7 +21,7 @@ func TestStatusNamesInstancesInTheNamespaceThatTheirTagsName(t *testing.T) {
 	if err := (ledger.Book{Client: p.api, Namespace: p.namespace}).Keep(context.Background(), page); err != nil {
 		t.Fatal(err)
 	}
-	mine := p.run("status").succeeds(t).prints(t, "sim://1", "lost", "not removed until a person confirms")
+	mine := p.run("status").succeeds(t).prints(t, "sim://1", "lost", "kept until an administrator confirms the removal")
 	if strings.Contains(mine.out, "sim://2") {
 		t.Errorf("wrote\n%s", mine.out)
 	}

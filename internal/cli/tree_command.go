@@ -26,15 +26,16 @@ func treeCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tree [TYPE/NAME]",
 		Short: "Show ownership: deployments, their sets, their machines, their nodes",
-		Long: `Show ownership: deployments, the sets of their revisions, machines with their nodes, and what those wait for
-that are not settled. With a name it shows that object, what it belongs to and what belongs to it.`,
-		Example: `  # All of this namespace
+		Long: `Show ownership: deployments, the sets of their revisions, and machines with their nodes. For a machine that waits,
+the tree also shows what the machine waits for. With a name, the command shows only that object, its owners and the
+objects that it owns.`,
+		Example: `  # All objects of the current namespace
   machinist tree
 
   # One deployment
   machinist tree md/workers
 
-  # Which deployment a machine belongs to
+  # One machine with its set and its deployment
   machinist tree machine/workers-abc12-x7k2p`,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: env.completion(deployment, set, machine),
@@ -50,7 +51,7 @@ that are not settled. With a name it shows that object, what it belongs to and w
 					return err
 				}
 				if s.all {
-					return fmt.Errorf("--all-namespaces is for no name, and %q is one: leave either out", name)
+					return fmt.Errorf("--all-namespaces cannot be combined with the name %q", name)
 				}
 			}
 			c, err := env.Connect()

@@ -18,19 +18,20 @@ func uiCommand(env *Env) *cobra.Command {
 	listen := "127.0.0.1:0"
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Show the fleet in a browser, and follow it",
-		Long: `Show the fleet in a browser, and follow it: deployments and their rollouts, machines by deployment and zone, what each
-waits for, recent failures, ownership, orphans, and the plan of a manifest.
+		Short: "Show the fleet in a browser",
+		Long: `Show the fleet in a browser: deployments and their rollouts, machines by deployment and zone, what each machine waits
+for, recent failures, ownership, orphans, and the plan of a manifest. The pages update automatically.
 
-The pages are served on this machine, for you alone, and read the cluster with your kubeconfig and your rights. They
-change nothing. The link that is printed opens them in one browser; when it was used, a new one is printed.`,
-		Example: `  # The fleet of this namespace
+The command serves the pages on this computer, only for you. It reads the cluster with your kubeconfig and your
+permissions, and changes nothing. Each printed link works in one browser. After it is used, the command prints a new
+link.`,
+		Example: `  # The fleet of the current namespace
   machinist ui
 
   # All fleets, without opening a browser
   machinist ui -A --open=false
 
-  # On a port that does not change
+  # On a fixed port
   machinist ui --listen 127.0.0.1:8085`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -40,14 +41,15 @@ change nothing. The link that is printed opens them in one browser; when it was 
 	}
 	cmd.Flags().BoolVarP(&s.all, "all-namespaces", "A", false, "show all namespaces")
 	s.systemFlag(cmd)
-	cmd.Flags().StringVar(&listen, "listen", listen, "address to serve on: one of loopback, with port 0 for any that is free")
+	cmd.Flags().StringVar(&listen, "listen", listen, "loopback address to listen on; port 0 means any free port")
 	cmd.Flags().BoolVar(&open, "open", open, "open the pages in the browser")
 	return cmd
 }
 
+// serveUI serves the pages until ctx ends.
 func (e *Env) serveUI(ctx context.Context, s scope, listen string, open bool) error {
 	if !ui.Loopback(listen) {
-		return fmt.Errorf("--listen %q: the pages are for this machine alone: give an address of loopback with a port, such as 127.0.0.1:0",
+		return fmt.Errorf("--listen %q: must be a loopback address with a port, such as 127.0.0.1:0, because the pages are only for this computer",
 			listen)
 	}
 	source, err := e.newViewer(ctx, s)
@@ -55,22 +57,22 @@ func (e *Env) serveUI(ctx context.Context, s scope, listen string, open bool) er
 		return err
 	}
 	server, err := ui.Listen(ctx, listen, ui.Options{Source: source, Now: e.Now, Used: func(link string) {
-		fmt.Fprintf(e.Out, "It is open in a browser. For another one: %s\n", link)
+		fmt.Fprintf(e.Out, "A browser has opened the fleet view. Link for another browser: %s\n", link)
 	}})
 	if err != nil {
 		return source.live.Explain(err)
 	}
 	link := server.Link()
-	fmt.Fprintf(e.Out, "The fleet is at %s\n", link)
+	fmt.Fprintf(e.Out, "The fleet view is at %s\n", link)
 	if open {
 		if err := openBrowser(link); err != nil {
-			fmt.Fprintf(e.Err, "Open it yourself: no browser could be started: %v\n", err)
+			fmt.Fprintf(e.Err, "No browser could be started, so open the link yourself: %v\n", err)
 		}
 	}
 	return server.Serve(ctx)
 }
 
-// openBrowser asks the desktop to open a link.
+// openBrowser opens a link in the default browser of the desktop.
 func openBrowser(link string) error {
 	name, args := "xdg-open", []string{link}
 	switch runtime.GOOS {

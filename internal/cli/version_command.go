@@ -28,12 +28,12 @@ func versionCommand(env *Env) *cobra.Command {
 		Short: "Show the versions of this command, of the kinds in the cluster, and of the processes",
 		Long: `Show the versions of this command, of the kinds in the cluster, and of the processes.
 
-A process reports its version on its lease; of those that do not lead, the image says it. Versions that
-do not go together are warned about.`,
-		Example: `  # What is installed
+The leader of a process reports its version on its lease. For other replicas, the command shows the version of the
+image. It prints warnings about versions that are not compatible.`,
+		Example: `  # Show the versions of all components
   machinist version
 
-  # This command only, without a cluster
+  # Show only the version of this command, without a cluster
   machinist version --client`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -51,20 +51,20 @@ do not go together are warned about.`,
 				err = c.versions(cmd.Context(), system, &view)
 			}
 			if err != nil {
-				// That much is known, and may be why the rest is not.
+				// Print the known versions. A wrong version may be the reason for the error.
 				_ = env.Print(view, format)
 				return err
 			}
 			return env.Print(view, format)
 		},
 	}
-	cmd.Flags().BoolVar(&only, "client", false, "show the version of this command only")
+	cmd.Flags().BoolVar(&only, "client", false, "show only the version of this command")
 	cmd.Flags().StringVar(&system, "system-namespace", "", systemNamespaceUsage)
 	outputFlag(cmd, &format)
 	return cmd
 }
 
-// versions finds out what is installed.
+// versions adds the versions of the kinds and processes.
 func (c *Cluster) versions(ctx context.Context, system string, view *installation.Versions) error {
 	for _, read := range []func(context.Context, string, *installation.Versions) (string, error){c.readKinds,
 		c.readProcesses} {
@@ -80,10 +80,10 @@ func (c *Cluster) versions(ctx context.Context, system string, view *installatio
 	return nil
 }
 
-// readKinds reads the CustomResourceDefinitions of the project's API group. Those of others, which may be many and
-// large, are asked for their names only.
+// readKinds reads the CustomResourceDefinitions of Machinist's API group. Of all others, which may be many and large,
+// it reads only the metadata.
 func (c *Cluster) readKinds(ctx context.Context, _ string, view *installation.Versions) (unread string, err error) {
-	unread = "You may not read CustomResourceDefinitions, so the versions of the kinds are not known."
+	unread = "You may not read CustomResourceDefinitions, so the versions of the kinds are unknown."
 	names := &metav1.PartialObjectMetadataList{}
 	names.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"))
 	if err := c.List(ctx, names); err != nil {
@@ -108,8 +108,8 @@ func (c *Cluster) readKinds(ctx context.Context, _ string, view *installation.Ve
 	return "", nil
 }
 
-// readProcesses reads the pods of the project in all namespaces, or where that is not allowed in those of the
-// processes, and the leases there.
+// readProcesses reads Machinist's pods and the leases of its processes. It reads the pods of all namespaces, or only of
+// the usual namespaces if the user has no permission for all.
 func (c *Cluster) readProcesses(ctx context.Context, system string, view *installation.Versions) (string,
 	error) {
 	spaces := systemNamespaces(system, c.Namespace)
@@ -131,7 +131,7 @@ func (c *Cluster) readProcesses(ctx context.Context, system string, view *instal
 		return "", err
 	}
 	if len(denied) > 0 {
-		view.Unread = append(view.Unread, fmt.Sprintf("You may not read pods in %s, so not all processes are shown.",
+		view.Unread = append(view.Unread, fmt.Sprintf("You may not read pods in %s, so some processes may be missing.",
 			strings.Join(denied, ", ")))
 	}
 	for _, pod := range pods.Items {
@@ -147,7 +147,7 @@ func (c *Cluster) readProcesses(ctx context.Context, system string, view *instal
 	return "", nil
 }
 
-// runningLeases returns those of the project's processes that run.
+// runningLeases returns the leases of Machinist's processes that are running.
 func (c *Cluster) runningLeases(ctx context.Context, spaces []string,
 	view *installation.Versions) (running []coordinationv1.Lease, err error) {
 	var denied []string
@@ -167,7 +167,7 @@ func (c *Cluster) runningLeases(ctx context.Context, spaces []string,
 		}
 	}
 	if len(denied) > 0 {
-		view.Unread = append(view.Unread, fmt.Sprintf("You may not read leases in %s, so who leads there is not known.",
+		view.Unread = append(view.Unread, fmt.Sprintf("You may not read leases in %s, so the leaders there are unknown.",
 			strings.Join(denied, ", ")))
 	}
 	return running, nil

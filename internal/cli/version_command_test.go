@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/test/env/inmemory"
 )
 
-func TestVersionShowsTheCommandTheKindsAndTheProcesses(t *testing.T) {
-	p := paint(t)
+func TestVersionShowsCommandKindsAndProcesses(t *testing.T) {
+	p := newTestFleet(t)
 	p.create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager-x", Labels: map[string]string{
 			installation.LabelPartOf: installation.PartOf, installation.LabelName: "machinist-manager"}},
@@ -31,7 +31,7 @@ func TestVersionShowsTheCommandTheKindsAndTheProcesses(t *testing.T) {
 		"machinist-manager", "v9.8.7", "0/1", "machinist-provider-sim", "host")
 	for _, absent := range []string{"machinist-provider-stopped", "somebody-elses"} {
 		if strings.Contains(got.out, absent) {
-			t.Errorf("wrote\n%s", got.out)
+			t.Errorf("printed %s:\n%s", absent, got.out)
 		}
 	}
 	var view installation.Versions
@@ -43,26 +43,26 @@ func TestVersionShowsTheCommandTheKindsAndTheProcesses(t *testing.T) {
 	}
 }
 
-// What is wrong may be the version.
-func TestVersionOfTheCommandNeedsNoCluster(t *testing.T) {
+// The version of the command is printed even if the cluster cannot be read, because it may be the reason.
+func TestClientVersionNeedsNoCluster(t *testing.T) {
 	none := t.TempDir() + "/none"
 	executeAt(t, none, "", "version", "--client").succeeds(t).prints(t, "Client: ")
 	executeAt(t, none, "", "version").fails(t, "kubeconfig").prints(t, "Client: ")
 	execute(t, "version", "-o", "xml").fails(t, "--output", "xml")
 }
 
-func TestVersionInAClusterWithoutTheKindsSaysSo(t *testing.T) {
+func TestVersionInClusterWithoutKinds(t *testing.T) {
 	executeAt(t, inmemory.WithoutMachinist(t), "", "version").succeeds(t).prints(t, "lacks the CustomResourceDefinitions of MachineClass, Machine,")
 }
 
-func TestVersionShowsWhatOneMayReadAndSaysWhatNot(t *testing.T) {
-	p := paint(t)
+func TestVersionReportsMissingPermissions(t *testing.T) {
+	p := newTestFleet(t)
 	p.run("version", "--as", "stranger").succeeds(t).prints(t, "Client: ", "You may not read CustomResourceDefinitions",
 		"You may not read pods in machinist-system, kube-system, "+p.namespace, "You may not read leases in ")
 }
 
-// A release labels the kinds.
-func TestVersionReportsTheReleaseOfAKind(t *testing.T) {
+// The CRDs of a release have a label with its version.
+func TestVersionReportsReleaseOfKind(t *testing.T) {
 	api := env.Client(t)
 	crd := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1",
 		Kind: "CustomResourceDefinition"}, ObjectMeta: metav1.ObjectMeta{Name: "machinehealthchecks.machinist.dev"}}

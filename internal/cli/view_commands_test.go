@@ -25,20 +25,20 @@ import (
 	"machinist.dev/machinist/test/env/inmemory"
 )
 
-// painted is a namespace with objects as controllers would have left them.
-type painted struct {
+// testFleet is a namespace with objects as the controllers leave them.
+type testFleet struct {
 	testing.TB
 	api       client.WithWatch
 	namespace string
 }
 
-func paint(t testing.TB) *painted {
+func newTestFleet(t testing.TB) *testFleet {
 	t.Helper()
-	return &painted{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
+	return &testFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
 }
 
-// create makes an object with its status.
-func (p *painted) create(o client.Object) {
+// create creates an object with its status.
+func (p *testFleet) create(o client.Object) {
 	p.Helper()
 	status := o.DeepCopyObject().(client.Object)
 	o.SetNamespace(p.namespace)
@@ -62,7 +62,7 @@ func spec() v1beta1.MachineSpec {
 	return v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}
 }
 
-func (p *painted) machine(name string, owner client.Object, conditions ...metav1.Condition) *v1beta1.Machine {
+func (p *testFleet) machine(name string, owner client.Object, conditions ...metav1.Condition) *v1beta1.Machine {
 	p.Helper()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.LabelProvider: "sim",
 		"pool": "web"}}, Spec: spec()}
@@ -80,8 +80,8 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))}
 }
 
-// fleet has the deployment web, its set and two machines whose class is missing.
-func (p *painted) fleet() *v1beta1.MachineSet {
+// fleet creates the deployment web, its set and two machines whose class does not exist.
+func (p *testFleet) fleet() *v1beta1.MachineSet {
 	p.Helper()
 	selector := metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
 	template := v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: selector.MatchLabels}, Spec: spec()}
@@ -107,7 +107,7 @@ func (p *painted) fleet() *v1beta1.MachineSet {
 	return s
 }
 
-func (p *painted) lease(name string, age time.Duration) {
+func (p *testFleet) lease(name string, age time.Duration) {
 	p.Helper()
 	p.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To("host"), LeaseDurationSeconds: ptr.To[int32](15),
@@ -115,13 +115,13 @@ func (p *painted) lease(name string, age time.Duration) {
 	}})
 }
 
-func (p *painted) run(args ...string) outcome {
+func (p *testFleet) run(args ...string) outcome {
 	p.Helper()
 	return execute(p, append(args, "-n", p.namespace)...)
 }
 
-func TestStatusTellsWhatThereIsAndWhatWaits(t *testing.T) {
-	p := paint(t)
+func TestStatusShowsFleetAndWaitingMachines(t *testing.T) {
+	p := newTestFleet(t)
 	p.run("status").succeeds(t).prints(t, "There are no machines", p.namespace)
 	p.fleet()
 	p.lease("machinist-manager", time.Second)
@@ -132,7 +132,7 @@ func TestStatusTellsWhatThereIsAndWhatWaits(t *testing.T) {
 				metav1.ConditionFalse, v1beta1.ReasonMeltdown, "")},
 		}})
 	got := p.run("status").succeeds(t).prints(t, "web ", "NotReady", "ClassNotFound   2", "Meltdown",
-		"No process machinist-provider-sim is running, for 60m", "2 machines, 2 not settled")
+		"The process machinist-provider-sim is not running. Its Lease was last renewed 60m ago", "2 machines, 2 waiting")
 	if strings.Contains(got.out, "machinist-manager") || strings.Contains(got.out, "\x1b") {
 		t.Errorf("wrote\n%q", got.out)
 	}
@@ -150,8 +150,8 @@ func TestStatusTellsWhatThereIsAndWhatWaits(t *testing.T) {
 	p.run("status", "-o", "yaml").succeeds(t).prints(t, "reason: ClassNotFound")
 }
 
-func TestTreeShowsWhoBelongsToWhom(t *testing.T) {
-	p := paint(t)
+func TestTreeShowsOwnership(t *testing.T) {
+	p := newTestFleet(t)
 	p.fleet()
 	p.machine("alone", nil)
 	all := p.run("tree").succeeds(t).prints(t, "md/web", "`- ms/web-1", "   |- machine/web-1-a", "revision 1, current",
@@ -166,14 +166,14 @@ func TestTreeShowsWhoBelongsToWhom(t *testing.T) {
 	p.run("tree", "ms", "web-1", "-o", "json").succeeds(t).prints(t, `"kind": "MachineSet"`, `"reason": "ClassNotFound"`)
 }
 
-func TestWhySaysWhatIsWaitedFor(t *testing.T) {
-	p := paint(t)
+func TestWhyExplainsWaiting(t *testing.T) {
+	p := newTestFleet(t)
 	set := p.fleet()
 	p.lease("machinist-provider-sim", time.Second)
-	p.run("why", "machine/web-1-a").succeeds(t).prints(t, "Its MachineClass does not exist.",
+	p.run("why", "machine/web-1-a").succeeds(t).prints(t, "The MachineClass of the machine does not exist.",
 		`Message:  MachineClass "small"[2J does not exist`, "You can:")
-	p.run("why", "md/web").succeeds(t).prints(t, "2 machines: Its MachineClass does not exist.",
-		"Which:    web-1-a, web-1-b", "machinist-manager")
+	p.run("why", "md/web").succeeds(t).prints(t, "2 machines: The MachineClass of the machine does not exist.",
+		"Machines: web-1-a, web-1-b", "machinist-manager")
 	p.run("why", "ms/web-1").succeeds(t).prints(t, "2 machines: ")
 
 	m := p.machine("joined", set)
@@ -181,7 +181,7 @@ func TestWhySaysWhatIsWaitedFor(t *testing.T) {
 	if err := p.api.Status().Update(context.Background(), m); err != nil {
 		t.Fatal(err)
 	}
-	// Its namespace need not be named.
+	// A node is found in any namespace.
 	execute(t, "why", "node/node-of-"+p.namespace).succeeds(t).prints(t, "machine/joined -n "+p.namespace)
 	p.showsTimelines(t, set)
 	var view why.View
@@ -194,9 +194,9 @@ func TestWhySaysWhatIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestOrphansPrintsWhatProvidersKeep(t *testing.T) {
-	p := paint(t)
-	p.run("orphans", "--system-namespace", p.namespace).succeeds(t).prints(t, "No provider's process has reported yet")
+func TestOrphansPrintsResultsOfProviders(t *testing.T) {
+	p := newTestFleet(t)
+	p.run("orphans", "--system-namespace", p.namespace).succeeds(t).prints(t, "No provider process has reported orphans yet")
 	book := ledger.Book{Client: p.api, Namespace: p.namespace}
 	page := ledger.Page{Provider: "sim", Written: time.Now(), Period: 1800, Total: 2, Entries: []ledger.Entry{
 		{ProviderID: "sim://1", Machine: p.namespace + "/m", UID: "u", Source: p.namespace + "/small", FirstSeen: time.Now(),
@@ -208,18 +208,18 @@ func TestOrphansPrintsWhatProvidersKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.lease("machinist-provider-sim", time.Second)
-	mine := p.run("orphans").succeeds(t).prints(t, "Provider sim: 2 found. It checks every 30m", "sim://1",
+	mine := p.run("orphans").succeeds(t).prints(t, "Provider sim: 2 found (the process checks every 30m", "sim://1",
 		"1 more in other namespaces")
 	if strings.Contains(mine.out, "sim://2") {
 		t.Errorf("wrote\n%s", mine.out)
 	}
-	p.run("orphans", "-A").succeeds(t).prints(t, "sim://1", "sim://2", "is being removed")
+	p.run("orphans", "-A").succeeds(t).prints(t, "sim://1", "sim://2", "being removed")
 	p.run("orphans", "-o", "json").succeeds(t).prints(t, `"providerID": "sim://1"`, `"running": true`)
 }
 
-// A person who may see machines only is reported about them, and what else there would be.
-func TestAMissingRightIsASentence(t *testing.T) {
-	p := paint(t)
+// A user who may only read machines gets a report about them, and sentences about the missing permissions.
+func TestMissingPermissionIsReported(t *testing.T) {
+	p := newTestFleet(t)
 	p.fleet()
 	user := "reader-of-" + p.namespace
 	p.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{
@@ -228,7 +228,7 @@ func TestAMissingRightIsASentence(t *testing.T) {
 	p.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
-	// The authorizer learns of it a moment later.
+	// The authorizer uses the role after a short delay.
 	var seen outcome
 	env.Await(t, p.api, &corev1.ConfigMapList{}, "the role to work", func(*corev1.ConfigMapList) (bool, string) {
 		if seen = p.run("status", "--as", user); seen.failed != nil {
@@ -241,19 +241,19 @@ func TestAMissingRightIsASentence(t *testing.T) {
 		"You may not read leases")
 	p.run("tree", "--as", user).succeeds(t).prints(t, "machine/web-1-a", "You may not list sets")
 	p.run("why", "machine/web-1-a", "--as", user).succeeds(t).prints(t,
-		"Its MachineClass does not exist.", "You may not read machineset web-1",
+		"The MachineClass of the machine does not exist.", "You may not read machineset web-1",
 		"You may not read leases")
-	p.run("why", "node/nowhere", "--as", user).fails(t, "the only one that was looked in")
-	p.run("why", "md/web", "--as", user).fails(t, "you may not do this", "machinedeployments")
-	p.run("orphans", "--as", user).fails(t, "you may not do this", "configmaps")
+	p.run("why", "node/nowhere", "--as", user).fails(t, "you may not list machines in all namespaces")
+	p.run("why", "md/web", "--as", user).fails(t, "you do not have the permission", "machinedeployments")
+	p.run("orphans", "--as", user).fails(t, "you do not have the permission", "configmaps")
 }
 
-// views are the commands of this file, with a name where they take one.
+// views are commands that print a view, with their arguments.
 var views = [][]string{{"status"}, {"status", "md/nix"}, {"tree"}, {"tree", "machine/nix"}, {"why", "machine/nix"},
 	{"why", "node/nix"}, {"orphans"}}
 
-func TestViewsSayWhatIsWrong(t *testing.T) {
-	p := paint(t)
+func TestErrorsOfViewCommands(t *testing.T) {
+	p := newTestFleet(t)
 	p.run("status", "md/nix").fails(t, `machinedeployment "nix" not found in namespace "`+p.namespace+`"`)
 	p.run("tree", "ms/nix").fails(t, `machineset "nix" not found in namespace "`+p.namespace+`"`)
 	p.run("why", "machine/nix").fails(t, `machine "nix" not found in namespace "`+p.namespace+`"`)
@@ -272,20 +272,20 @@ func TestViewsSayWhatIsWrong(t *testing.T) {
 	for _, view := range views {
 		p.run(append(view, "-o", "xml")...).fails(t, `--output "xml": must be json, yaml or wide`)
 		p.run(append(view, "--bogus")...).fails(t, "unknown flag: --bogus")
-		p.run(append(view, "--as", "nobody")...).fails(t, "you may not do this")
+		p.run(append(view, "--as", "nobody")...).fails(t, "you do not have the permission")
 		p.run(append(view, "--server", "https://127.0.0.1:1")...).fails(t, "https://127.0.0.1:1 does not answer")
 		p.run(append(view, "--context", "nix")...).fails(t, "kubeconfig", "nix")
 	}
 }
 
-func TestViewsKnowAClusterThatIsNotMachinists(t *testing.T) {
+func TestViewCommandsInClusterWithoutMachinist(t *testing.T) {
 	other := inmemory.WithoutMachinist(t)
 	for _, view := range views {
-		executeAt(t, other, "", view...).fails(t, "does not know Machinist's kinds", "CRDs")
+		executeAt(t, other, "", view...).fails(t, "does not serve Machinist's kinds", "CRDs")
 	}
 }
 
-// pipe keeps what is written, and tells of it.
+// pipe is a writer that keeps the text and signals each write.
 type pipe struct {
 	mu    sync.Mutex
 	text  strings.Builder
@@ -303,7 +303,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// await waits until all the words were written.
+// await waits until the text contains words, and returns the text.
 func (p *pipe) await(t *testing.T, words string) string {
 	t.Helper()
 	deadline := time.NewTimer(env.Patience)
@@ -323,8 +323,8 @@ func (p *pipe) await(t *testing.T, words string) string {
 	}
 }
 
-func TestStatusGoesOnAndShowsChanges(t *testing.T) {
-	p := paint(t)
+func TestStatusWatchShowsChanges(t *testing.T) {
+	p := newTestFleet(t)
 	p.fleet()
 	for name, terminal := range map[string]bool{"a pipe": false, "a terminal": true} {
 		out := &pipe{wrote: make(chan struct{}, 1)}
@@ -349,8 +349,8 @@ func TestStatusGoesOnAndShowsChanges(t *testing.T) {
 	}
 }
 
-func TestNamesAreCompletedFromTheCluster(t *testing.T) {
-	p := paint(t)
+func TestCompletionOfNames(t *testing.T) {
+	p := newTestFleet(t)
 	p.fleet()
 	for words, want := range map[string]string{
 		"status md/": "md/web", "tree ms/": "ms/web-1", "why machine/web-1-": "machine/web-1-a",

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -17,9 +18,9 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// viewer is the cluster as the fleet view sees it. It answers the pages with what the commands answer.
+// viewer is the source of the fleet view. Its pages show the same results as the commands.
 type viewer struct {
-	// cached reads from caches, live reads the API server, both with the viewer's rights and without changing anything.
+	// cached reads from caches, and live reads from the API server. Both use the user's permissions and change nothing.
 	cached, live *Cluster
 	client       *viewerClient
 	transport    *viewerTransport
@@ -34,7 +35,7 @@ func (e *Env) newViewer(ctx context.Context, s scope) (*viewer, error) {
 	var err error
 	if v.live, err = e.connect(func(host string) func(http.RoundTripper) http.RoundTripper {
 		v.transport = newViewerTransport(host, e.Now)
-		return v.transport.over
+		return v.transport.wrap
 	}); err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (e *Env) newViewer(ctx context.Context, s scope) (*viewer, error) {
 	return v, nil
 }
 
-// change notes that something changed.
+// change signals a change of the fleet.
 func (v *viewer) change() {
 	select {
 	case v.changed <- struct{}{}:
@@ -81,26 +82,26 @@ func (v *viewer) Facts(ctx context.Context) (fleet.Facts, error) {
 		return fleet.Facts{}, err
 	}
 	for _, resource := range v.transport.deniedNow() {
-		found.unread = append(found.unread, fmt.Sprintf("You may not list %s any more: what is said of them is old.", resource))
+		found.unread = append(found.unread, fmt.Sprintf("You may no longer list %s, so their state here is old.", resource))
 	}
 	return v.cached.facts(ctx, found, namespace, v.scope.system), nil
 }
 
-// in returns who reads what is needed to say why, in a namespace.
-func (v *viewer) in(namespace string) *asker {
+// explainer returns an explainer for objects of a namespace.
+func (v *viewer) explainer(namespace string) *explainer {
 	cluster := *v.cached
 	cluster.Namespace = namespace
-	return &asker{Cluster: &cluster, system: v.scope.system}
+	return &explainer{Cluster: &cluster, system: v.scope.system}
 }
 
 // WhyMachine implements ui.Source.
 func (v *viewer) WhyMachine(ctx context.Context, m *v1beta1.Machine) why.View {
-	return v.in(m.Namespace).machineWhy(ctx, m)
+	return v.explainer(m.Namespace).machineWhy(ctx, m)
 }
 
 // WhyDeployment implements ui.Source.
 func (v *viewer) WhyDeployment(ctx context.Context, key types.NamespacedName) (why.View, error) {
-	return v.in(key.Namespace).deploymentWhy(ctx, key.Name)
+	return v.explainer(key.Namespace).deploymentWhy(ctx, key.Name)
 }
 
 // Events implements ui.Source.
@@ -108,7 +109,7 @@ func (v *viewer) Events(ctx context.Context, m *v1beta1.Machine) ([]why.Event, s
 	found, err := v.client.eventsOf(ctx, m)
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, "You may not list events, so there are none here."
+		return nil, "You may not list events, so they are left out."
 	case err != nil:
 		return nil, fmt.Sprintf("The events could not be read: %v", v.live.Explain(err))
 	}
@@ -121,7 +122,7 @@ func (v *viewer) Events(ctx context.Context, m *v1beta1.Machine) ([]why.Event, s
 
 // Timeline implements ui.Source.
 func (v *viewer) Timeline(ctx context.Context, m *v1beta1.Machine, events []why.Event, unread bool) timeline.Timeline {
-	return v.in(m.Namespace).timelineOf(ctx, m, events, unread)
+	return v.explainer(m.Namespace).timelineOf(ctx, m, events, unread)
 }
 
 // Orphans implements ui.Source.
@@ -129,14 +130,14 @@ func (v *viewer) Orphans(ctx context.Context) (fleet.Orphans, error) {
 	return v.cached.orphans(ctx, v.scope.namespace(v.live), v.scope.system)
 }
 
-// Plan implements ui.Source. The fleet is read anew, as for the command.
+// Plan implements ui.Source. It reads the fleet from the API server, as the command does.
 func (v *viewer) Plan(ctx context.Context, manifest string) ([]*preview.Plan, error) {
 	all := documents{classes: map[[2]string]bool{}}
 	if err := all.decode([]byte(manifest), "the manifest"); err != nil {
 		return nil, err
 	}
 	if len(all.deployments) == 0 {
-		return nil, fmt.Errorf("there is no MachineDeployment in the manifest")
+		return nil, errors.New("the manifest contains no MachineDeployment")
 	}
 	plans, err := v.live.plan(ctx, all, v.scope.namespace(v.live) != "")
 	if err != nil {

@@ -23,30 +23,32 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// rememberFor is how long what is not watched is remembered: leases, and the record of orphans.
-const rememberFor = 5 * time.Second
+// readTTL is how long the result of reading an object that is not watched is reused: of leases and of the ConfigMap of
+// orphans.
+const readTTL = 5 * time.Second
 
-// viewerClient is a client of the fleet view. It reads Machinist's kinds from caches, which watch no more than the
-// viewer may see, and remembers the rest for a while.
+// viewerClient is the client of the fleet view. It reads Machinist's kinds from caches, which watch only kinds that the
+// user may watch. It reads leases and ConfigMaps from the API server, at most once in readTTL.
 type viewerClient struct {
 	client.WithWatch
 	cache cache.Cache
-	// kinds are those that are asked of the cache; an error is why one cannot be read.
+	// kinds are the kinds in the cache. The error is the reason why a kind cannot be watched, or nil.
 	kinds map[string]error
 	now   func() time.Time
 
-	mu         sync.Mutex
-	remembered map[string]remembered
+	mu    sync.Mutex
+	reads map[string]readResult
 }
 
-type remembered struct {
+// readResult is the result of reading one object.
+type readResult struct {
 	object client.Object
 	err    error
 	at     time.Time
 }
 
-// watchedKinds are the kinds that the view follows, with the names of their resources. Without the first there is
-// nothing to see.
+// watchedKinds returns the kinds that the fleet view watches, by the names of their resources. All except machines are
+// optional.
 func watchedKinds() map[string]client.Object {
 	return map[string]client.Object{
 		"machines": &v1beta1.Machine{}, "machinesets": &v1beta1.MachineSet{}, "machinedeployments": &v1beta1.MachineDeployment{},
@@ -55,11 +57,11 @@ func watchedKinds() map[string]client.Object {
 	}
 }
 
-// newViewerClient returns the client for a namespace, "" for all, and calls changed whenever what it watches does. It
-// returns when the caches have been filled.
+// newViewerClient returns the client for a namespace, or for all namespaces if it is empty. It calls changed at each
+// change of a watched object. It returns after the caches are filled.
 func newViewerClient(ctx context.Context, config *rest.Config, live client.WithWatch, namespace string,
 	now func() time.Time, changed func()) (*viewerClient, error) {
-	v := &viewerClient{WithWatch: live, kinds: map[string]error{}, now: now, remembered: map[string]remembered{}}
+	v := &viewerClient{WithWatch: live, kinds: map[string]error{}, now: now, reads: map[string]readResult{}}
 	options := cache.Options{Scheme: live.Scheme(), Mapper: live.RESTMapper(),
 		DefaultTransform: cache.TransformStripManagedFields()}
 	if namespace != "" {
@@ -76,10 +78,10 @@ func newViewerClient(ctx context.Context, config *rest.Config, live client.WithW
 		if err != nil {
 			return nil, err
 		}
-		why := v.mayWatch(ctx, kind, name, namespace)
-		v.kinds[kind.Kind] = why
+		watchErr := v.checkWatch(ctx, kind, name, namespace)
+		v.kinds[kind.Kind] = watchErr
 		switch {
-		case why == nil:
+		case watchErr == nil:
 			informer, err := v.cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 			if err != nil {
 				return nil, err
@@ -87,8 +89,8 @@ func newViewerClient(ctx context.Context, config *rest.Config, live client.WithW
 			if _, err := informer.AddEventHandler(handler); err != nil {
 				return nil, err
 			}
-		case name == "machines", !apierrors.IsForbidden(why) && !meta.IsNoMatchError(why):
-			return nil, why
+		case name == "machines", !apierrors.IsForbidden(watchErr) && !meta.IsNoMatchError(watchErr):
+			return nil, watchErr
 		}
 	}
 	go func() { _ = v.cache.Start(ctx) }()
@@ -98,8 +100,9 @@ func newViewerClient(ctx context.Context, config *rest.Config, live client.WithW
 	return v, nil
 }
 
-// mayWatch returns why the viewer cannot follow a kind, nil if that is possible.
-func (v *viewerClient) mayWatch(ctx context.Context, kind schema.GroupVersionKind, resource, namespace string) error {
+// checkWatch returns an error if a kind cannot be watched, because the server does not serve it or the user lacks the
+// permission.
+func (v *viewerClient) checkWatch(ctx context.Context, kind schema.GroupVersionKind, resource, namespace string) error {
 	if _, err := v.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
 		return err
 	}
@@ -117,30 +120,30 @@ func (v *viewerClient) mayWatch(ctx context.Context, kind schema.GroupVersionKin
 				where = "in namespace " + namespace
 			}
 			return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: resource}, "",
-				fmt.Errorf("the verb %s is needed %s", verb, where))
+				fmt.Errorf("you need the permission to %s them %s", verb, where))
 		}
 	}
 	return nil
 }
 
-// known says for a kind whether it is read from the cache, and why it cannot be read.
-func (v *viewerClient) known(o any) (cached bool, err error) {
+// cacheState reports whether an object's kind is read from the cache. The error is the reason why it cannot be read.
+func (v *viewerClient) cacheState(o any) (cached bool, err error) {
 	object, ok := o.(client.Object)
 	if !ok {
 		return false, nil
 	}
 	kind, err := apiutil.GVKForObject(object, v.Scheme())
 	if err != nil || kind.Group != v1beta1.GroupVersion.Group {
-		return false, nil //nolint:nilerr // A kind that is not known is none of those.
+		return false, nil //nolint:nilerr // A kind outside the scheme is not in the cache.
 	}
-	why, cached := v.kinds[kind.Kind]
-	return cached, why
+	watchErr, cached := v.kinds[kind.Kind]
+	return cached, watchErr
 }
 
 // Get implements client.Client.
 func (v *viewerClient) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 	options ...client.GetOption) error {
-	switch cached, err := v.known(o); {
+	switch cached, err := v.cacheState(o); {
 	case err != nil:
 		return err
 	case cached:
@@ -148,56 +151,57 @@ func (v *viewerClient) Get(ctx context.Context, key client.ObjectKey, o client.O
 	}
 	switch o := o.(type) {
 	case *coordinationv1.Lease:
-		return remember(ctx, v, "lease", key, o)
+		return readRarely(ctx, v, "lease", key, o)
 	case *corev1.ConfigMap:
-		return remember(ctx, v, "configmap", key, o)
+		return readRarely(ctx, v, "configmap", key, o)
 	}
 	return v.WithWatch.Get(ctx, key, o, options...)
 }
 
-// List implements client.Client. The objects of the cache are not copied: views only read them.
+// List implements client.Client. It does not copy the objects of the cache, because views only read them.
 func (v *viewerClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	kind, err := apiutil.GVKForObject(list, v.Scheme())
 	if err != nil {
 		return err
 	}
-	why, cached := v.kinds[strings.TrimSuffix(kind.Kind, "List")]
+	watchErr, cached := v.kinds[strings.TrimSuffix(kind.Kind, "List")]
 	switch {
 	case kind.Group != v1beta1.GroupVersion.Group || !cached:
 		return v.WithWatch.List(ctx, list, options...)
-	case why != nil:
-		return why
+	case watchErr != nil:
+		return watchErr
 	}
 	return v.cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...)
 }
 
-// remember reads an object that is not watched, at most once in a while.
-func remember[T interface {
+// readRarely reads an object that is not watched, at most once in readTTL. While the API server does not answer, it
+// returns the last result.
+func readRarely[T interface {
 	client.Object
 	DeepCopyInto(T)
 }](ctx context.Context, v *viewerClient, kind string, key client.ObjectKey, into T) error {
 	name := kind + "/" + key.String()
 	v.mu.Lock()
-	before, there := v.remembered[name]
+	last, found := v.reads[name]
 	v.mu.Unlock()
-	if there && v.now().Sub(before.at) < rememberFor {
-		if before.err == nil {
-			before.object.(T).DeepCopyInto(into)
+	if found && v.now().Sub(last.at) < readTTL {
+		if last.err == nil {
+			last.object.(T).DeepCopyInto(into)
 		}
-		return before.err
+		return last.err
 	}
 	err := v.WithWatch.Get(ctx, key, into)
 	if err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
-		// The server does not answer: what is known stays, as in the caches.
-		if there && before.err == nil {
-			before.object.(T).DeepCopyInto(into)
+		// The server does not answer. Caches also keep their objects in this case.
+		if found && last.err == nil {
+			last.object.(T).DeepCopyInto(into)
 			return nil
 		}
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.remembered[name] = remembered{object: into.DeepCopyObject().(client.Object), err: err, at: v.now()}
+	v.reads[name] = readResult{object: into.DeepCopyObject().(client.Object), err: err, at: v.now()}
 	return err
 }
 
@@ -205,9 +209,9 @@ func remember[T interface {
 func (v *viewerClient) eventsOf(ctx context.Context, o client.Object) ([]corev1.Event, error) {
 	var list corev1.EventList
 	err := v.List(ctx, &list, &client.ListOptions{Namespace: o.GetNamespace(),
-		Raw: &metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(o.GetUID()), Limit: mostEvents}})
+		Raw: &metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(o.GetUID()), Limit: maxEvents}})
 	return list.Items, err
 }
 
-// mostEvents bounds the events that are read about one object.
-const mostEvents = 200
+// maxEvents limits the events that are read for one object.
+const maxEvents = 200

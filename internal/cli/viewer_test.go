@@ -26,24 +26,24 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fleetView is a running machinist ui with a browser that has its cookie.
+// fleetView is a running machinist ui, and a browser with its cookie.
 type fleetView struct {
 	t      *testing.T
 	client *http.Client
 	base   string
-	// asked are the requests that it sent to the cluster.
-	asked *requests
+	// requests are the requests sent to the cluster.
+	requests *requests
 }
 
-// requests are those that a program sent to a server.
+// requests records the requests to a server.
 type requests struct {
 	mu  sync.Mutex
 	all []string
-	// stop has the server answer no more.
+	// stop stops the server.
 	stop func()
 }
 
-// inFrontOf returns the address of a server that passes requests on to the cluster and keeps a record of them.
+// inFrontOf starts a proxy that records requests and forwards them to the cluster. It returns the proxy's address.
 func (r *requests) inFrontOf(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	through, err := rest.TransportFor(config)
@@ -75,10 +75,10 @@ func serveView(t *testing.T, args ...string) *fleetView {
 	t.Helper()
 	ctx, end := context.WithCancel(context.Background())
 	in, out := io.Pipe()
-	v := &fleetView{t: t, asked: &requests{}}
+	v := &fleetView{t: t, requests: &requests{}}
 	cmd := program(NewEnv(out, io.Discard))
 	cmd.SetArgs(append([]string{"ui", "--open=false", "--kubeconfig", env.Kubeconfig(),
-		"--server", v.asked.inFrontOf(t, env.Config())}, args...))
+		"--server", v.requests.inFrontOf(t, env.Config())}, args...))
 	ended := make(chan error, 1)
 	go func() {
 		err := cmd.ExecuteContext(ctx)
@@ -123,39 +123,39 @@ func (v *fleetView) do(answer *http.Response, err error) (int, string) {
 	return answer.StatusCode, string(content)
 }
 
-// shows fails the test unless a page has all these words.
+// shows fails the test unless a page contains all texts.
 func (v *fleetView) shows(path string, words ...string) string {
 	v.t.Helper()
 	code, page := v.do(v.client.Get(v.base + path))
 	for _, w := range words {
 		if code != http.StatusOK || !strings.Contains(page, w) {
-			v.t.Errorf("%s is answered with %d and lacks %q:\n%s", path, code, w, page)
+			v.t.Errorf("GET %s: code %d, want %q in the page:\n%s", path, code, w, page)
 		}
 	}
 	return page
 }
 
-// onlyReads fails the test if anything was asked of the cluster that the view must not ask.
+// onlyReads fails the test if the view sent a request to the cluster that it must not send.
 func (v *fleetView) onlyReads(namespace string) {
 	v.t.Helper()
-	v.asked.mu.Lock()
-	defer v.asked.mu.Unlock()
-	for _, request := range v.asked.all {
+	v.requests.mu.Lock()
+	defer v.requests.mu.Unlock()
+	for _, request := range v.requests.all {
 		method, uri, _ := strings.Cut(request, " ")
 		at, _ := url.Parse(uri)
 		dry := at.Query().Get("dryRun") == "All" || strings.HasSuffix(at.Path, "/selfsubjectaccessreviews")
 		if strings.Contains(at.Path, "/secrets") || method != "GET" && !dry {
-			v.t.Errorf("it sent %s", request)
+			v.t.Errorf("the view sent %s", request)
 		}
 		if namespace != "" && strings.Contains(at.Path, "/machinist.dev/v1beta1/") &&
 			!strings.Contains(at.Path, "/namespaces/"+namespace+"/") {
-			v.t.Errorf("it asked beyond namespace %s: %s", namespace, request)
+			v.t.Errorf("the view sent a request for another namespace than %s: %s", namespace, request)
 		}
 	}
 }
 
-func TestTheFleetViewShowsWhatCommandsSay(t *testing.T) {
-	p := paint(t)
+func TestFleetViewShowsResultsOfCommands(t *testing.T) {
+	p := newTestFleet(t)
 	p.fleet()
 	p.create(&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "large"}, Spec: v1beta1.MachineClassSpec{
 		Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")}, CredentialsRef: &v1beta1.LocalRef{Name: "cloud"}}})
@@ -164,8 +164,8 @@ func TestTheFleetViewShowsWhatCommandsSay(t *testing.T) {
 	at := "/machines/" + p.namespace + "/web-1-a"
 	v.shows("/", "web", "ClassNotFound", "2 machines")
 	v.shows("/machines", "web-1-a", "web-1-b")
-	v.shows(at, "Its MachineClass does not exist.", "Created", "does not exist")
-	v.shows("/deployments/"+p.namespace+"/web", "web-1", "Its MachineClass does not exist")
+	v.shows(at, "The MachineClass of the machine does not exist.", "Created", "does not exist")
+	v.shows("/deployments/"+p.namespace+"/web", "web-1", "The MachineClass of the machine does not exist")
 	v.shows(at, `<a href="/deployments/`+p.namespace+`/web">`)
 	v.shows("/ownership", "web-1-a")
 	v.shows("/zones", "without a zone")
@@ -173,10 +173,10 @@ func TestTheFleetViewShowsWhatCommandsSay(t *testing.T) {
 	v.shows("/orphans", "No provider")
 	machines := v.shows("/machines")
 	if strings.Contains(machines, "do-not-read-this") {
-		t.Error("a Secret is shown")
+		t.Error("the page contains a Secret")
 	}
 
-	// A plan is made of a dry run, by the code of machinist plan.
+	// The page of plans uses the code of machinist plan.
 	manifest := fmt.Sprintf(`{"apiVersion":"machinist.dev/v1beta1","kind":"MachineDeployment","metadata":{"name":"web","namespace":%q},
 		"spec":{"replicas":5,"selector":{"matchLabels":{"pool":"web"}},"template":{"metadata":{"labels":{"pool":"web"}},
 		"spec":{"classRef":{"name":"small"}}}}}`, p.namespace)
@@ -184,31 +184,31 @@ func TestTheFleetViewShowsWhatCommandsSay(t *testing.T) {
 		return v.do(v.client.PostForm(v.base+"/plan", url.Values{"manifest": {text}}))
 	}
 	if code, page := plan(manifest); code != http.StatusOK || !strings.Contains(page, "3 machines would be created.") {
-		t.Errorf("the plan is answered with %d:\n%s", code, page)
+		t.Errorf("POST /plan: code %d:\n%s", code, page)
 	}
 	for text, want := range map[string]string{
 		strings.Replace(manifest, `"replicas":5`, `"replicas":-5`, 1):         "spec.replicas",
 		strings.Replace(manifest, p.namespace, "another", 1):                  "the namespace of machinedeployment",
-		"kind: Pod\napiVersion: v1\n":                                         "there is no MachineDeployment",
+		"kind: Pod\napiVersion: v1\n":                                         "the manifest contains no MachineDeployment",
 		"a: b: c":                                                             "document 1",
-		strings.Replace(manifest, `"MachineDeployment"`, `"MachineClass"`, 1): "there is no MachineDeployment",
+		strings.Replace(manifest, `"MachineDeployment"`, `"MachineClass"`, 1): "the manifest contains no MachineDeployment",
 		strings.Replace(manifest, `"replicas":5`, `"replicas":5,"typo":1`, 1): "typo",
 	} {
 		if code, page := plan(text); code != http.StatusUnprocessableEntity || !strings.Contains(page, want) {
-			t.Errorf("%.60s… is answered with %d, want words about %q", text, code, want)
+			t.Errorf("POST /plan with %.60s…: code %d, want %q", text, code, want)
 		}
 	}
 	d := &v1beta1.MachineDeployment{}
 	if err := p.api.Get(context.Background(), client.ObjectKey{Namespace: p.namespace, Name: "web"}, d); err != nil ||
 		*d.Spec.Replicas != 2 {
-		t.Errorf("after plans there are %d replicas: %v", *d.Spec.Replicas, err)
+		t.Errorf("the plans changed the replicas to %d: %v", *d.Spec.Replicas, err)
 	}
 	v.onlyReads(p.namespace)
 }
 
-// Who has rights to one namespace needs no others, and sees no other one.
-func TestTheFleetViewOfOneNamespace(t *testing.T) {
-	p, other := paint(t), paint(t)
+// A user with permissions in one namespace needs no further permissions, and sees only this namespace.
+func TestFleetViewOfOneNamespace(t *testing.T) {
+	p, other := newTestFleet(t), newTestFleet(t)
 	p.fleet()
 	other.fleet()
 	user := "viewer-" + p.namespace
@@ -229,21 +229,22 @@ func TestTheFleetViewOfOneNamespace(t *testing.T) {
 	v := serveView(t, "-n", p.namespace, "--as", user)
 	page := v.shows("/", "You may not list sets", "You may not list health checks", "You may not read leases")
 	if strings.Contains(page, other.namespace) {
-		t.Error("another namespace is shown")
+		t.Error("the page shows another namespace")
 	}
 	v.shows("/machines", "web-1-a")
 	v.shows("/machines/"+p.namespace+"/web-1-a", "You may not list events")
 	if code, _ := v.do(v.client.Get(v.base + "/machines/" + other.namespace + "/web-1-a")); code != http.StatusNotFound {
-		t.Errorf("a machine of another namespace is answered with %d", code)
+		t.Errorf("a machine of another namespace: code %d", code)
 	}
 	v.onlyReads(p.namespace)
-	execute(t, "ui", "--open=false", "-A", "--as", user).fails(t, "you may not do this", "choose one with -n")
-	execute(t, "ui", "--open=false", "-n", other.namespace, "--as", user).fails(t, "you may not do this", "machines")
+	execute(t, "ui", "--open=false", "-A", "--as", user).fails(t, "you do not have the permission", "choose one with -n")
+	execute(t, "ui", "--open=false", "-n", other.namespace, "--as", user).fails(t, "you do not have the permission", "machines")
 }
 
-// What is known stays while the cluster does not answer, and nothing is said to be denied or stopped because of that.
-func TestTheFleetViewShowsWhatItKnowsWhileTheClusterDoesNotAnswer(t *testing.T) {
-	p := paint(t)
+// While the cluster does not answer, the view keeps the last known state. It does not report missing permissions or
+// stopped processes.
+func TestFleetViewKeepsStateDuringOutage(t *testing.T) {
+	p := newTestFleet(t)
 	p.fleet()
 	p.lease("machinist-manager", 0)
 	p.lease("machinist-provider-sim", 0)
@@ -254,26 +255,26 @@ func TestTheFleetViewShowsWhatItKnowsWhileTheClusterDoesNotAnswer(t *testing.T) 
 	}
 	defer stream.Body.Close()
 	lines := bufio.NewScanner(stream.Body)
-	v.asked.stop()
+	v.requests.stop()
 	for lines.Scan() {
 		if !strings.HasPrefix(lines.Text(), "data: ") {
 			continue
 		}
-		if _, page := v.do(v.client.Get(v.base + "/")); strings.Contains(page, "does not answer since") {
+		if _, page := v.do(v.client.Get(v.base + "/")); strings.Contains(page, "has not answered for") {
 			break
 		}
 	}
-	page := v.shows("/", "does not answer since", "ClassNotFound", "2 machines")
-	for _, wrong := range []string{"You may not", "is running"} {
+	page := v.shows("/", "has not answered for", "ClassNotFound", "2 machines")
+	for _, wrong := range []string{"You may not", "is not running", "may not be running"} {
 		if strings.Contains(page, wrong) {
-			t.Errorf("the page says %q of a cluster that does not answer:\n%s", wrong, page)
+			t.Errorf("the page contains %q while the cluster does not answer:\n%s", wrong, page)
 		}
 	}
-	v.shows("/machines/"+p.namespace+"/web-1-a", "does not answer since", "The events could not be read")
+	v.shows("/machines/"+p.namespace+"/web-1-a", "has not answered for", "The events could not be read")
 	v.shows("/machines", "web-1-b")
 }
 
-func TestTheFleetViewIsForThisMachineAlone(t *testing.T) {
+func TestFleetViewListensOnlyOnLoopback(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", ":8080", "example.com:80", "8080"} {
 		execute(t, "ui", "--open=false", "--listen", address).fails(t, "--listen", "loopback")
 	}

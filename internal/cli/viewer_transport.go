@@ -15,23 +15,23 @@ import (
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// viewerTransport lets through what the fleet view needs, and refuses all else, whatever asks for it: it reads
-// Machinist's objects, events, leases and the record of orphans, reviews the viewer's own rights, and has a change of a
-// deployment tried in a dry run. Nothing reads a Secret.
+// viewerTransport sends only the requests that the fleet view needs, and rejects all others. Permitted are reads of
+// Machinist's objects, events, leases and the ConfigMap of orphans, reviews of the user's own permissions, and dry runs
+// of changes of a deployment. Requests for Secrets are rejected.
 type viewerTransport struct {
-	// prefix is the path before those of the API, of a server behind a proxy.
+	// prefix is the path before the API paths, for a server behind a proxy.
 	prefix string
 	now    func() time.Time
 
 	mu sync.Mutex
-	// lostSince is since when the server does not answer, zero while it does.
+	// lostSince is the time of the first request that failed. It is zero while the server answers. lostWhy is the error.
 	lostSince time.Time
 	lostWhy   string
-	// denied are the resources that may not be listed or watched any more.
+	// denied are the resources whose last list or watch the server rejected.
 	denied map[string]bool
 }
 
-// newViewerTransport returns the transport to a server.
+// newViewerTransport returns a transport for a server.
 func newViewerTransport(host string, now func() time.Time) *viewerTransport {
 	t := &viewerTransport{now: now, denied: map[string]bool{}}
 	if at, err := url.Parse(host); err == nil {
@@ -40,40 +40,43 @@ func newViewerTransport(host string, now func() time.Time) *viewerTransport {
 	return t
 }
 
-// over puts it before another transport. Several clients, each with connections of its own, share what it knows.
-func (t *viewerTransport) over(next http.RoundTripper) http.RoundTripper {
+// wrap returns a transport that checks requests and sends them with next. The transports of several clients share the
+// state of t.
+func (t *viewerTransport) wrap(next http.RoundTripper) http.RoundTripper {
 	return transport(func(r *http.Request) (*http.Response, error) { return t.roundTrip(next, r) })
 }
 
+// roundTrip checks a request, sends it, and records whether the server answered.
 func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
-	asked := parseResource(strings.TrimPrefix(r.URL.Path, t.prefix))
-	if !asked.permitted(r) {
-		return nil, fmt.Errorf("machinist ui only reads: it does not send %s %s", r.Method, r.URL.Path)
+	target := parseResource(strings.TrimPrefix(r.URL.Path, t.prefix))
+	if !target.permitted(r) {
+		return nil, fmt.Errorf("machinist ui only reads and does not send %s %s", r.Method, r.URL.Path)
 	}
-	answer, err := next.RoundTrip(r)
+	response, err := next.RoundTrip(r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case err == nil:
 		t.lostSince, t.lostWhy = time.Time{}, ""
-		if r.Method == http.MethodGet && asked.group == v1beta1.GroupVersion.Group && asked.name == "" {
-			t.denied[asked.resource] = answer.StatusCode == http.StatusForbidden || answer.StatusCode == http.StatusUnauthorized
+		if r.Method == http.MethodGet && target.group == v1beta1.GroupVersion.Group && target.name == "" {
+			t.denied[target.resource] = response.StatusCode == http.StatusForbidden ||
+				response.StatusCode == http.StatusUnauthorized
 		}
-	case errors.Is(r.Context().Err(), context.Canceled): // It was given up; one that took too long was not.
+	case errors.Is(r.Context().Err(), context.Canceled): // The client cancelled the request. A timeout is different.
 	case t.lostSince.IsZero():
 		t.lostSince, t.lostWhy = t.now(), err.Error()
 	}
-	return answer, err
+	return response, err
 }
 
-// lost says since when the server does not answer.
+// lost returns since when the server does not answer, and the error. The time is zero while the server answers.
 func (t *viewerTransport) lost() (time.Time, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lostSince, t.lostWhy
 }
 
-// deniedNow returns the resources that may not be listed or watched any more, sorted.
+// deniedNow returns the sorted names of the resources that the user may currently not list or watch.
 func (t *viewerTransport) deniedNow() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,15 +90,15 @@ func (t *viewerTransport) deniedNow() []string {
 	return all
 }
 
-// resource is what a path of the API names.
+// resource is a parsed path of the API.
 type resource struct {
-	// group and version of the API, resource in it, name of an object, subresource of that; empty where there is none.
+	// The parts of the path. A part that the path does not have is empty.
 	group, version, resource, name, subresource string
-	// unknown says that the path is not one of the API's.
+	// unknown is true if the path is not a path of the API.
 	unknown bool
 }
 
-// parseResource reads a path such as /apis/machinist.dev/v1beta1/namespaces/prod/machines/web-1.
+// parseResource parses a path such as /apis/machinist.dev/v1beta1/namespaces/prod/machines/web-1.
 func parseResource(path string) (r resource) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -133,7 +136,7 @@ func (a resource) permitted(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet:
 		switch {
-		case a.resource == "": // What the API serves.
+		case a.resource == "": // Discovery of the API.
 			return true
 		case ours, a.group == "" && a.resource == "events":
 			return true

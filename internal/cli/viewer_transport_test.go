@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestTheFleetViewSendsOnlyWhatReads(t *testing.T) {
+func TestFleetViewSendsOnlyReads(t *testing.T) {
 	const ours = "/apis/machinist.dev/v1beta1"
 	for request, want := range map[string]bool{
 		"GET " + ours + "/machines":                       true,
@@ -62,48 +62,48 @@ func TestTheFleetViewSendsOnlyWhatReads(t *testing.T) {
 	} {
 		for prefix, host := range map[string]string{"": "https://cluster", "/k8s/clusters/c-1": "https://proxy/k8s/clusters/c-1"} {
 			sent := false
-			transport := newViewerTransport(host, time.Now).over(transport(func(*http.Request) (*http.Response, error) {
+			transport := newViewerTransport(host, time.Now).wrap(transport(func(*http.Request) (*http.Response, error) {
 				sent = true
 				return &http.Response{StatusCode: http.StatusOK}, nil
 			}))
 			method, path, _ := strings.Cut(request, " ")
 			_, err := transport.RoundTrip(httptest.NewRequest(method, prefix+path, nil))
 			if sent != want || (err == nil) != want {
-				t.Errorf("%s under %q: sent is %v, want %v", request, prefix, sent, want)
+				t.Errorf("%s with prefix %q: sent is %v, want %v", request, prefix, sent, want)
 			}
 		}
 	}
 }
 
-func TestTheFleetViewKnowsWhetherTheClusterAnswers(t *testing.T) {
+func TestFleetViewDetectsOutage(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	answer, failure := http.StatusOK, error(nil)
 	v := newViewerTransport("https://cluster", func() time.Time { return now })
-	through := v.over(transport(func(*http.Request) (*http.Response, error) {
+	wrapped := v.wrap(transport(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: answer}, failure
 	}))
 	list := func() {
-		_, _ = through.RoundTrip(httptest.NewRequest(http.MethodGet, "/apis/machinist.dev/v1beta1/machines", nil))
+		_, _ = wrapped.RoundTrip(httptest.NewRequest(http.MethodGet, "/apis/machinist.dev/v1beta1/machines", nil))
 	}
 	list()
 	if since, _ := v.lost(); !since.IsZero() || len(v.deniedNow()) > 0 {
-		t.Error("a cluster that answers is lost, or denies something")
+		t.Error("a cluster that answers is reported as lost or as denying requests")
 	}
 	failure = errors.New("connection refused")
 	list()
 	now = now.Add(time.Minute)
 	list()
 	if since, why := v.lost(); !since.Equal(now.Add(-time.Minute)) || why != "connection refused" {
-		t.Errorf("it is lost since %s: %s", since, why)
+		t.Errorf("lost since %s: %s", since, why)
 	}
 	failure, answer = nil, http.StatusForbidden
 	list()
 	if since, _ := v.lost(); !since.IsZero() || len(v.deniedNow()) != 1 {
-		t.Errorf("a cluster that denies is lost since %s and denies %v", since, v.deniedNow())
+		t.Errorf("lost since %s, denied %v", since, v.deniedNow())
 	}
 	answer = http.StatusOK
 	list()
 	if denied := v.deniedNow(); len(denied) > 0 {
-		t.Errorf("it still denies %v", denied)
+		t.Errorf("still denied: %v", denied)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// collectedWarnings is the key of a context's *[]string, which gets the warnings of the API server.
+// collectedWarnings is the context key of the *[]string that collects the warnings of the API server.
 type collectedWarnings struct{}
 
-// collectWarnings returns a context whose requests collect what the API server and its webhooks warn of. Warnings of
-// other requests are dropped.
+// collectWarnings returns a context and a slice that collects the warnings of the API server and its webhooks for
+// requests with this context. Warnings for other requests are dropped.
 func collectWarnings(ctx context.Context) (context.Context, *[]string) {
 	warnings := new([]string)
 	return context.WithValue(ctx, collectedWarnings{}, warnings), warnings

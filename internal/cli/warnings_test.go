@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestWarningsOfARequestAreCollected(t *testing.T) {
+func TestWarningsAreCollectedPerRequest(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Warning", `299 - "spec.a: one"`)
 		w.Header().Add("Warning", `299 - "spec.b: two"`)
@@ -23,8 +23,8 @@ func TestWarningsOfARequestAreCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, warnings := collectWarnings(t.Context())
-	for _, of := range []*rest.Request{d.RESTClient().Get().AbsPath("/a"), d.RESTClient().Get().AbsPath("/b")} {
-		if err := of.Do(ctx).Error(); err != nil {
+	for _, request := range []*rest.Request{d.RESTClient().Get().AbsPath("/a"), d.RESTClient().Get().AbsPath("/b")} {
+		if err := request.Do(ctx).Error(); err != nil {
 			t.Fatal(err)
 		}
 		ctx = t.Context() // The second request collects nothing.

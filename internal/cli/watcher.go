@@ -12,35 +12,36 @@ import (
 )
 
 const (
-	// settle is how long changes are gathered before the fleet is read again, redraw how long it is not although nothing
-	// changed: ages do.
-	settle = time.Second
-	redraw = 10 * time.Second
+	// batchPeriod is the time after a change in which further changes are collected before the view is computed again.
+	batchPeriod = time.Second
+	// redrawPeriod is the time after which the view is computed again without a change, because it contains ages.
+	redrawPeriod = 10 * time.Second
 )
 
-// watcher shows a view again when it changes: -w.
+// watcher implements the flag -w: it shows a view again each time that it changes.
 type watcher struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
-	// what is shown, for messages, such as "The fleet".
+	// what names the contents of the view in messages, such as "The fleet".
 	what string
-	// shown is what was printed last where that is not drawn over.
+	// shown is the view printed last, without ages, as JSON. It is empty where the output is drawn in place.
 	shown string
 }
 
-// observed is what was read once.
+// observed is a view at one time.
 type observed struct {
 	view View
-	// timeless is the view without what changes by itself.
+	// timeless is the view without fields that change with time alone, such as ages.
 	timeless any
-	// from are the lists that it was made from.
+	// from are the lists that the view was computed from.
 	from []client.ObjectList
-	// final: it does not change any more.
+	// final is true if the view will not change again.
 	final bool
 }
 
-// follow shows what read returns until ctx ends or it is final. An API server that becomes unreachable is waited for.
+// follow shows the views that read returns until ctx ends or a view is final. If the API server becomes unreachable,
+// follow tries again until the server answers.
 func (w *watcher) follow(ctx context.Context, read func(context.Context) (observed, error)) error {
 	first, lost, pause := true, false, firstRetry
 	for ctx.Err() == nil {
@@ -52,11 +53,11 @@ func (w *watcher) follow(ctx context.Context, read func(context.Context) (observ
 			return err
 		case err != nil:
 			if !lost {
-				fmt.Fprintf(w.env.Err, "%s cannot be read, trying again: %v\n", w.what, err)
+				fmt.Fprintf(w.env.Err, "%s cannot be read. Trying again: %v\n", w.what, err)
 			}
 			lost = true
 			wait(ctx, pause)
-			pause = min(2*pause, longestRetry)
+			pause = min(2*pause, maxRetry)
 			continue
 		}
 		first, lost, pause = false, false, firstRetry
@@ -64,43 +65,44 @@ func (w *watcher) follow(ctx context.Context, read func(context.Context) (observ
 			return err
 		}
 		w.cluster.awaitChange(ctx, w.scope.namespace(w.cluster), o.from...)
-		wait(ctx, settle)
+		wait(ctx, batchPeriod)
 	}
 	return nil
 }
 
-// show prints a view, on a terminal in place of the one before, elsewhere if it says anything new.
+// show prints a view. On a terminal it replaces the previous view. Elsewhere it is printed only if it differs from the
+// previous view in more than ages.
 func (w *watcher) show(o observed) error {
 	format := w.scope.format
 	if w.env.Terminal && (format == asText || format == asWide) {
 		fmt.Fprint(w.env.Out, "\x1b[H\x1b[J")
 		return w.env.Print(o.view, format)
 	}
-	said, err := json.Marshal(o.timeless)
-	if err != nil || string(said) == w.shown {
+	content, err := json.Marshal(o.timeless)
+	if err != nil || string(content) == w.shown {
 		return err
 	}
 	if w.shown != "" && format != asJSON {
 		fmt.Fprintln(w.env.Out, "---")
 	}
-	w.shown = string(said)
+	w.shown = string(content)
 	return w.env.Print(o.view, format)
 }
 
-// awaitChange returns when something of what was read has changed, or may have, or it is time to draw ages anew.
+// awaitChange returns when one of the lists may have changed, after redrawPeriod, or when ctx ends.
 func (c *Cluster) awaitChange(ctx context.Context, namespace string, found ...client.ObjectList) {
-	ctx, cancel := context.WithTimeout(ctx, redraw)
+	ctx, cancel := context.WithTimeout(ctx, redrawPeriod)
 	defer cancel()
 	changed := make(chan struct{}, 1)
 	for _, list := range found {
 		if list.GetResourceVersion() == "" {
-			continue // It could not be read.
+			continue // The list could not be read.
 		}
 		events, err := c.Watch(ctx, list, &client.ListOptions{
 			Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()},
 		})
 		if err != nil {
-			break // Reading again will tell what is wrong; until then time passes.
+			break // The next read reports the error.
 		}
 		defer events.Stop()
 		go announce(events, changed)
@@ -111,7 +113,7 @@ func (c *Cluster) awaitChange(ctx context.Context, namespace string, found ...cl
 	}
 }
 
-// announce tells of the first event of a watch, be it its end.
+// announce sends to changed at the first event of a watch, or when the watch ends.
 func announce(events watch.Interface, changed chan<- struct{}) {
 	<-events.ResultChan()
 	select {
@@ -120,6 +122,7 @@ func announce(events watch.Interface, changed chan<- struct{}) {
 	}
 }
 
+// wait returns after d or when ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

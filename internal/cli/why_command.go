@@ -27,34 +27,35 @@ func whyCommand(env *Env) *cobra.Command {
 	var asTimeline bool
 	cmd := &cobra.Command{
 		Use:   "why TYPE/NAME",
-		Short: "Say what a machine, a node's machine, a deployment or a class waits for, and what you can do",
-		Long: `Say in plain words what a machine waits for: since when, until when or what ends it, and what you can do. Of a deployment
-or a set it says why it is not what was declared, and what its machines wait for. Of a class it says why it is not
-Ready, and what else is wrong.
+		Short: "Explain what a machine, deployment, set, class or migration waits for, and what you can do",
+		Long: `Explain what a machine waits for: since when, what happens next and when, and what you can do. For a deployment or a
+set, the command explains how its state differs from its specification, and what its machines wait for. For a class,
+it explains why the class is not Ready, and reports other problems of the class. For a migration, it explains what the
+migration waits for.
 
-A node's name finds its machine, in any namespace that you may list.
+With a node's name, the command finds the node's machine in all namespaces whose machines you may list.
 
-With --timeline it shows how a machine came to be where it is: the steps one after the other, how long each took,
-what it waited for, and its share of the whole. It goes by the times of conditions, events and the Node, and says what
-these no longer know.`,
-		Example: `  # Why is this machine not a node yet, or not gone yet?
+With --timeline, the command shows the history of a machine: its steps in order, how long each took, what it waited
+for, and its share of the total time. The timeline is derived from conditions, events and the Node, and reports where
+these records are incomplete.`,
+		Example: `  # Why has this machine no node yet? Why is it not deleted yet?
   machinist why machine/workers-abc12-x7k2p
 
-  # Why does this rollout stand?
+  # Why does this rollout not continue?
   machinist why md/workers
 
   # Why is this class not Ready?
   machinist why mclass/small
 
-  # What is going on with the machine of this node?
+  # What does the machine of this node wait for?
   machinist why node/worker-17
 
-  # Where did the time go until this machine ran?
+  # How long did each step take until this machine was running?
   machinist why machine/workers-abc12-x7k2p --timeline`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
-				return fmt.Errorf("%d words: say what you ask about as TYPE/NAME, such as machine/NAME, md/NAME or node/NAME",
-					len(args))
+				return fmt.Errorf("expected one argument TYPE/NAME, such as machine/NAME, md/NAME or node/NAME, but got %s",
+					wording.Count(len(args), "argument"))
 			}
 			return nil
 		},
@@ -68,18 +69,18 @@ these no longer know.`,
 				return err
 			}
 			if asTimeline && k != machine && k != node {
-				return fmt.Errorf("--timeline is about one machine: name it as machine/NAME or node/NAME, not %s/%s", k, name)
+				return fmt.Errorf("--timeline needs machine/NAME or node/NAME, not %s/%s", k, name)
 			}
 			c, err := env.Connect()
 			if err != nil {
 				return err
 			}
-			ask := asker{Cluster: c, system: s.system}
+			r := explainer{Cluster: c, system: s.system}
 			var view View
 			if asTimeline {
-				view, err = ask.timeline(cmd.Context(), k, name)
+				view, err = r.timeline(cmd.Context(), k, name)
 			} else {
-				view, err = ask.why(cmd.Context(), k, name)
+				view, err = r.why(cmd.Context(), k, name)
 			}
 			if err != nil {
 				return err
@@ -94,41 +95,43 @@ these no longer know.`,
 	return cmd
 }
 
-// asker reads what is needed to say why.
-type asker struct {
+// explainer reads the objects that an explanation needs.
+type explainer struct {
 	*Cluster
+	// system is the value of --system-namespace.
 	system string
+	// unread are sentences about objects that could not be read.
 	unread []string
 }
 
-func (a *asker) why(ctx context.Context, k kind, name string) (why.View, error) {
+func (e *explainer) why(ctx context.Context, k kind, name string) (why.View, error) {
 	switch k {
 	case deployment:
-		return a.deploymentWhy(ctx, name)
+		return e.deploymentWhy(ctx, name)
 	case set:
-		return a.setWhy(ctx, name)
+		return e.setWhy(ctx, name)
 	case migration:
-		return a.migrationWhy(ctx, name)
+		return e.migrationWhy(ctx, name)
 	case class:
-		return a.classWhy(ctx, name)
+		return e.classWhy(ctx, name)
 	}
-	m, err := a.theMachine(ctx, k, name)
+	m, err := e.theMachine(ctx, k, name)
 	if err != nil {
 		return why.View{}, err
 	}
-	return a.machineWhy(ctx, m), nil
+	return e.machineWhy(ctx, m), nil
 }
 
-// theMachine reads the machine that was asked about, by its name or by that of its node.
-func (a *asker) theMachine(ctx context.Context, k kind, name string) (*v1beta1.Machine, error) {
+// theMachine reads a machine by its name or by its node's name.
+func (e *explainer) theMachine(ctx context.Context, k kind, name string) (*v1beta1.Machine, error) {
 	if k == node {
-		return a.machineOfNode(ctx, name)
+		return e.machineOfNode(ctx, name)
 	}
 	m := &v1beta1.Machine{}
-	return m, a.get(ctx, k, name, m)
+	return m, e.get(ctx, k, name, m)
 }
 
-// get reads an object that was asked for.
+// get reads an object named by the user.
 func (c *Cluster) get(ctx context.Context, k kind, name string, o client.Object) error {
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, o); {
 	case apierrors.IsNotFound(err) && !isUnknownResource(err):
@@ -139,34 +142,35 @@ func (c *Cluster) get(ctx context.Context, k kind, name string, o client.Object)
 	return nil
 }
 
-// beside reads an object that would help, and notes why if it cannot be. It reports whether it is there, and whether
-// it is certain that it is not.
-func (a *asker) beside(ctx context.Context, what, namespace, name string, o client.Object) (there, missing bool) {
-	switch err := a.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); {
+// getIfPossible reads an object that the explanation can do without. It returns found if o was read, and missing if the
+// object does not exist. For other errors it adds a sentence to unread.
+func (e *explainer) getIfPossible(ctx context.Context, what, namespace, name string, o client.Object) (found,
+	missing bool) {
+	switch err := e.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); {
 	case err == nil:
 		return true, false
 	case apierrors.IsNotFound(err) && !isUnknownResource(err):
 		return false, true
 	case apierrors.IsForbidden(err):
-		a.unread = append(a.unread, fmt.Sprintf("You may not read %s %s, so nothing is said of it.", what, name))
+		e.unread = append(e.unread, fmt.Sprintf("You may not read %s %s, so it is left out.", what, name))
 	default:
-		a.unread = append(a.unread, fmt.Sprintf("%s %s could not be read: %v", what, name, err))
+		e.unread = append(e.unread, fmt.Sprintf("%s %s could not be read: %v", what, name, err))
 	}
 	return false, false
 }
 
-// machineOfNode finds the machine of a node: in all namespaces, or where that may not be asked in the chosen one.
-func (a *asker) machineOfNode(ctx context.Context, name string) (*v1beta1.Machine, error) {
+// machineOfNode returns the machine of a node. It searches all namespaces, or only the chosen namespace if the user has
+// no permission to list the machines of all namespaces.
+func (e *explainer) machineOfNode(ctx context.Context, name string) (*v1beta1.Machine, error) {
 	var list v1beta1.MachineList
-	where := "any namespace"
-	err := a.List(ctx, &list)
+	where, note := "any namespace", ""
+	err := e.List(ctx, &list)
 	if apierrors.IsForbidden(err) {
-		where = fmt.Sprintf("namespace %q, the only one that was looked in, since you may not list machines in all",
-			a.Namespace)
-		err = a.List(ctx, &list, client.InNamespace(a.Namespace))
+		where, note = fmt.Sprintf("namespace %q", e.Namespace), "; you may not list machines in all namespaces"
+		err = e.List(ctx, &list, client.InNamespace(e.Namespace))
 	}
 	if err != nil {
-		return nil, a.Explain(err)
+		return nil, e.Explain(err)
 	}
 	expected := -1
 	for i := range list.Items {
@@ -181,25 +185,25 @@ func (a *asker) machineOfNode(ctx context.Context, name string) (*v1beta1.Machin
 	if expected >= 0 {
 		return &list.Items[expected], nil
 	}
-	return nil, fmt.Errorf("no machine in %s has the node %q", where, name)
+	return nil, fmt.Errorf("no machine in %s has the node %q%s", where, name, note)
 }
 
-func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
+func (e *explainer) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 	f := why.Facts{Machine: m}
-	f.Set, f.Deployment = a.ownersOf(ctx, m)
+	f.Set, f.Deployment = e.ownersOf(ctx, m)
 	if ref := m.Spec.ClassRef; ref != nil {
 		found := &v1beta1.MachineClass{}
-		there, missing := a.beside(ctx, "machineclass", m.Namespace, ref.Name, found)
-		if f.ClassMissing = missing; there {
+		ok, missing := e.getIfPossible(ctx, "machineclass", m.Namespace, ref.Name, found)
+		if f.ClassMissing = missing; ok {
 			f.Class = found
 		}
 	}
 	if metav1.GetControllerOf(m) == nil {
-		f.Sets = a.sets(ctx, m.Namespace)
+		f.Sets = e.sets(ctx, m.Namespace)
 	}
-	checks := a.checks(ctx, m.Namespace)
+	checks := e.checks(ctx, m.Namespace)
 	if f.Checks = selecting(checks, m); len(f.Checks) == 0 && why.Blocking(m) != nil {
-		f.Unchecked = slices.DeleteFunc(a.machines(ctx, m.Namespace), func(other v1beta1.Machine) bool {
+		f.Unchecked = slices.DeleteFunc(e.machines(ctx, m.Namespace), func(other v1beta1.Machine) bool {
 			return !machinestate.Live(&other) || len(selecting(checks, &other)) > 0
 		})
 	}
@@ -208,15 +212,15 @@ func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 		provider = f.Class.Spec.Provider
 	}
 	if provider != "" {
-		process, unread := a.process(ctx, providerProcess+provider, m.Namespace, a.system)
+		process, unread := e.process(ctx, providerProcess+provider, m.Namespace, e.system)
 		if f.Provider = process; unread != "" {
-			a.unread = append(a.unread, unread)
+			e.unread = append(e.unread, unread)
 		}
 	}
-	f.Now = a.clock.Now()
-	f.Denied = a.denied(ctx, m, f.Now)
+	f.Now = e.clock.Now()
+	f.Denied = e.denialOf(ctx, m, f.Now)
 	view := why.View{Now: f.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),
-		Findings: why.Explain(f), Unread: a.unread}
+		Findings: why.Explain(f), Unread: e.unread}
 	if f.Deployment != nil {
 		view.Failures = slices.DeleteFunc(why.FailuresOf(f.Deployment), func(failure why.Failure) bool {
 			return failure.Machine != m.Name || machinestate.Failed(m)
@@ -228,8 +232,9 @@ func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 	return view
 }
 
-// denied returns what does not let a machine be replaced that must be, nil if nothing does.
-func (a *asker) denied(ctx context.Context, m *v1beta1.Machine, now time.Time) *disruption.Denial {
+// denialOf returns the denial of a replacement: the disruption budget that prevents a machine marked for replacement
+// from being replaced. It is nil if no budget does.
+func (e *explainer) denialOf(ctx context.Context, m *v1beta1.Machine, now time.Time) *disruption.Denial {
 	candidate := disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRemediation}
 	switch {
 	case !machinestate.Live(m):
@@ -240,12 +245,12 @@ func (a *asker) denied(ctx context.Context, m *v1beta1.Machine, now time.Time) *
 	default:
 		return nil
 	}
-	v, unread, err := a.disruptions(ctx, m.Namespace, now)
+	v, unread, err := e.disruptions(ctx, m.Namespace, now)
 	if err != nil {
-		unread = "Disruption budgets could not be read, so nothing is said of them: " + err.Error()
+		unread = "Disruption budgets could not be read, so they are left out: " + err.Error()
 	}
 	if unread != "" {
-		a.unread = append(a.unread, unread)
+		e.unread = append(e.unread, unread)
 	}
 	if v == nil {
 		return nil
@@ -256,36 +261,37 @@ func (a *asker) denied(ctx context.Context, m *v1beta1.Machine, now time.Time) *
 	return nil
 }
 
-// ownersOf reads the set and the deployment that have the machine, as far as there are any.
-func (a *asker) ownersOf(ctx context.Context, m *v1beta1.Machine) (*v1beta1.MachineSet, *v1beta1.MachineDeployment) {
+// ownersOf reads the set and the deployment that own the machine. Both may be nil.
+func (e *explainer) ownersOf(ctx context.Context, m *v1beta1.Machine) (*v1beta1.MachineSet,
+	*v1beta1.MachineDeployment) {
 	owner := metav1.GetControllerOf(m)
 	if owner == nil || owner.Kind != "MachineSet" {
 		return nil, nil
 	}
 	foundSet := &v1beta1.MachineSet{}
-	if there, _ := a.beside(ctx, "machineset", m.Namespace, owner.Name, foundSet); !there || foundSet.UID != owner.UID {
+	if ok, _ := e.getIfPossible(ctx, "machineset", m.Namespace, owner.Name, foundSet); !ok || foundSet.UID != owner.UID {
 		return nil, nil
 	}
 	if owner = metav1.GetControllerOf(foundSet); owner == nil || owner.Kind != "MachineDeployment" {
 		return foundSet, nil
 	}
 	found := &v1beta1.MachineDeployment{}
-	if there, _ := a.beside(ctx, "machinedeployment", m.Namespace, owner.Name, found); !there || found.UID != owner.UID {
+	if ok, _ := e.getIfPossible(ctx, "machinedeployment", m.Namespace, owner.Name, found); !ok || found.UID != owner.UID {
 		return foundSet, nil
 	}
 	return foundSet, found
 }
 
 // checks returns the health checks of a namespace.
-func (a *asker) checks(ctx context.Context, namespace string) []v1beta1.MachineHealthCheck {
+func (e *explainer) checks(ctx context.Context, namespace string) []v1beta1.MachineHealthCheck {
 	var list v1beta1.MachineHealthCheckList
-	if err := a.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+	if err := e.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		switch {
 		case meta.IsNoMatchError(err), isUnknownResource(err):
 		case apierrors.IsForbidden(err):
-			a.unread = append(a.unread, "You may not list health checks, so nothing is said of them.")
+			e.unread = append(e.unread, "You may not list health checks, so they are left out.")
 		default:
-			a.unread = append(a.unread, fmt.Sprintf("Health checks could not be listed: %v", err))
+			e.unread = append(e.unread, fmt.Sprintf("Health checks could not be listed: %v", err))
 		}
 		return nil
 	}
@@ -300,72 +306,73 @@ func selecting(checks []v1beta1.MachineHealthCheck, m *v1beta1.Machine) []v1beta
 	})
 }
 
-func (a *asker) deploymentWhy(ctx context.Context, name string) (why.View, error) {
+func (e *explainer) deploymentWhy(ctx context.Context, name string) (why.View, error) {
 	d := &v1beta1.MachineDeployment{}
-	if err := a.get(ctx, deployment, name, d); err != nil {
+	if err := e.get(ctx, deployment, name, d); err != nil {
 		return why.View{}, err
 	}
-	joined := inventory.Join([]v1beta1.MachineDeployment{*d}, a.sets(ctx, d.Namespace), a.machines(ctx, d.Namespace))
+	joined := inventory.Join([]v1beta1.MachineDeployment{*d}, e.sets(ctx, d.Namespace), e.machines(ctx, d.Namespace))
 	f := why.FleetFacts{Deployment: d, Machines: joined.AllMachines(d)}
-	return a.fleetWhy(ctx, f, "machinedeployment/"+name, d.Namespace, d.ReplicasOrDefault()), nil
+	return e.fleetWhy(ctx, f, "machinedeployment/"+name, d.Namespace, d.ReplicasOrDefault()), nil
 }
 
-func (a *asker) setWhy(ctx context.Context, name string) (why.View, error) {
+func (e *explainer) setWhy(ctx context.Context, name string) (why.View, error) {
 	s := &v1beta1.MachineSet{}
-	if err := a.get(ctx, set, name, s); err != nil {
+	if err := e.get(ctx, set, name, s); err != nil {
 		return why.View{}, err
 	}
-	joined := inventory.Join(nil, []v1beta1.MachineSet{*s}, a.machines(ctx, s.Namespace))
+	joined := inventory.Join(nil, []v1beta1.MachineSet{*s}, e.machines(ctx, s.Namespace))
 	f := why.FleetFacts{Set: s, Machines: joined.Machines(s)}
-	return a.fleetWhy(ctx, f, "machineset/"+name, s.Namespace, s.ReplicasOrDefault()), nil
+	return e.fleetWhy(ctx, f, "machineset/"+name, s.Namespace, s.ReplicasOrDefault()), nil
 }
 
-func (a *asker) classWhy(ctx context.Context, name string) (why.View, error) {
+func (e *explainer) classWhy(ctx context.Context, name string) (why.View, error) {
 	f := why.ClassFacts{Class: &v1beta1.MachineClass{}}
-	if err := a.get(ctx, class, name, f.Class); err != nil {
+	if err := e.get(ctx, class, name, f.Class); err != nil {
 		return why.View{}, err
 	}
-	process, unread := a.process(ctx, providerProcess+f.Class.Spec.Provider, f.Class.Namespace, a.system)
+	process, unread := e.process(ctx, providerProcess+f.Class.Spec.Provider, f.Class.Namespace, e.system)
 	if f.Provider = process; unread != "" {
-		a.unread = append(a.unread, unread)
+		e.unread = append(e.unread, unread)
 	}
-	return why.View{Now: a.clock.Now(), Object: "machineclass/" + name, Namespace: f.Class.Namespace,
-		Findings: why.ExplainClass(f), Unread: a.unread}, nil
+	return why.View{Now: e.clock.Now(), Object: "machineclass/" + name, Namespace: f.Class.Namespace,
+		Findings: why.ExplainClass(f), Unread: e.unread}, nil
 }
 
-// sets lists the sets of a namespace, and notes why if that is not possible.
-func (a *asker) sets(ctx context.Context, namespace string) []v1beta1.MachineSet {
+// sets lists the sets of a namespace. If that fails, it adds a sentence to unread.
+func (e *explainer) sets(ctx context.Context, namespace string) []v1beta1.MachineSet {
 	var list v1beta1.MachineSetList
-	if err := a.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		a.unread = append(a.unread, fmt.Sprintf("Sets could not be listed, so the sets of machines are left out: %v", err))
+	if err := e.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		e.unread = append(e.unread, fmt.Sprintf("Sets could not be listed, so the sets of machines are left out: %v", err))
 	}
 	return list.Items
 }
 
-func (a *asker) migrationWhy(ctx context.Context, name string) (why.View, error) {
+func (e *explainer) migrationWhy(ctx context.Context, name string) (why.View, error) {
 	m := &v1beta1.Migration{}
-	if err := a.get(ctx, migration, name, m); err != nil {
+	if err := e.get(ctx, migration, name, m); err != nil {
 		return why.View{}, err
 	}
-	status := a.statusOf(ctx, m, a.system)
+	status := e.statusOf(ctx, m, e.system)
 	return why.View{Now: status.Now, Object: "migration/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),
 		Findings: migrate.Explain(m, status), Unread: status.Unread}, nil
 }
 
-func (a *asker) machines(ctx context.Context, namespace string) []v1beta1.Machine {
+// machines lists the machines of a namespace. If that fails, it adds a sentence to unread.
+func (e *explainer) machines(ctx context.Context, namespace string) []v1beta1.Machine {
 	var list v1beta1.MachineList
-	if err := a.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		a.unread = append(a.unread, fmt.Sprintf("Its machines could not be listed, so nothing is said of them: %v", err))
+	if err := e.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		e.unread = append(e.unread, fmt.Sprintf("Machines could not be listed, so they are left out: %v", err))
 	}
 	return list.Items
 }
 
-func (a *asker) fleetWhy(ctx context.Context, f why.FleetFacts, object, namespace string, replicas int32) why.View {
-	process, unread := a.process(ctx, managerProcess, namespace, a.system)
+func (e *explainer) fleetWhy(ctx context.Context, f why.FleetFacts, object, namespace string, replicas int32) why.View {
+	process, unread := e.process(ctx, managerProcess, namespace, e.system)
 	if f.Manager = process; unread != "" {
-		a.unread = append(a.unread, unread)
+		e.unread = append(e.unread, unread)
 	}
-	f.Now = a.clock.Now()
+	f.Now = e.clock.Now()
 	var failures []why.Failure
 	if f.Deployment != nil {
 		failures = why.FailuresOf(f.Deployment)
@@ -373,6 +380,6 @@ func (a *asker) fleetWhy(ctx context.Context, f why.FleetFacts, object, namespac
 	return why.View{
 		Failures: failures, Now: f.Now, Object: object, Namespace: namespace,
 		State:    fmt.Sprintf("%s, %d wanted", wording.Count(len(f.Machines), "machine"), replicas),
-		Findings: why.ExplainFleet(f), Unread: a.unread,
+		Findings: why.ExplainFleet(f), Unread: e.unread,
 	}
 }

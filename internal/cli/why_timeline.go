@@ -16,51 +16,54 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// timeline reads what there is to know of the steps of a machine.
-func (a *asker) timeline(ctx context.Context, k kind, name string) (timeline.Timeline, error) {
-	m, err := a.theMachine(ctx, k, name)
+// timeline returns the timeline of a machine, named by itself or by its node.
+func (e *explainer) timeline(ctx context.Context, k kind, name string) (timeline.Timeline, error) {
+	m, err := e.theMachine(ctx, k, name)
 	if err != nil {
 		return timeline.Timeline{}, err
 	}
-	events, err := a.eventsOf(ctx, m)
+	events, err := e.eventsOf(ctx, m)
 	switch {
 	case apierrors.IsForbidden(err):
-		a.unread = append(a.unread, "You may not list events.")
+		e.unread = append(e.unread, "You may not list events.")
 	case err != nil:
-		a.unread = append(a.unread, fmt.Sprintf("Its events could not be listed: %v", err))
+		e.unread = append(e.unread, fmt.Sprintf("The machine's events could not be listed: %v", err))
 	}
-	return a.timelineOf(ctx, m, events, err != nil), nil
+	return e.timelineOf(ctx, m, events, err != nil), nil
 }
 
-// timelineOf reads the rest, where the machine and its events were read.
-func (a *asker) timelineOf(ctx context.Context, m *v1beta1.Machine, events []why.Event, unread bool) timeline.Timeline {
-	o := timeline.Observed{Machine: m, Node: a.nodeOf(ctx, m), Events: events, EventsUnread: unread}
-	if set, deployment := a.ownersOf(ctx, m); deployment != nil {
-		if newest := a.newestSet(ctx, deployment); newest != nil && newest.UID != set.UID {
+// timelineOf reads the remaining objects and returns the timeline of a machine. unread is true if its events could not
+// be listed.
+func (e *explainer) timelineOf(ctx context.Context, m *v1beta1.Machine, events []why.Event,
+	unread bool) timeline.Timeline {
+	o := timeline.Observed{Machine: m, Node: e.nodeOf(ctx, m), Events: events, EventsUnread: unread}
+	if set, deployment := e.ownersOf(ctx, m); deployment != nil {
+		if newest := e.newestSet(ctx, deployment); newest != nil && newest.UID != set.UID {
 			o.Newest, o.Deployment = newest, deployment
 		}
 	}
-	o.Now, o.Unread = a.clock.Now(), a.unread
+	o.Now, o.Unread = e.clock.Now(), e.unread
 	return timeline.Of(o)
 }
 
-// nodeOf reads the Node of the machine. Where that is in another cluster, the timeline reports what it lacks.
-func (a *asker) nodeOf(ctx context.Context, m *v1beta1.Machine) *corev1.Node {
+// nodeOf reads the Node of the machine. It is nil if the Node is in another cluster; the timeline then reports which
+// facts are unknown.
+func (e *explainer) nodeOf(ctx context.Context, m *v1beta1.Machine) *corev1.Node {
 	ref := m.Status.NodeRef
 	if ref == nil {
 		return nil
 	}
 	found := &corev1.Node{}
-	if err := a.Get(ctx, client.ObjectKey{Name: ref.Name}, found); err != nil || found.UID != ref.UID {
+	if err := e.Get(ctx, client.ObjectKey{Name: ref.Name}, found); err != nil || found.UID != ref.UID {
 		return nil
 	}
 	return found
 }
 
 // eventsOf lists the events of the machine.
-func (a *asker) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]why.Event, error) {
+func (e *explainer) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]why.Event, error) {
 	var list corev1.EventList
-	if err := a.List(ctx, &list, client.InNamespace(m.Namespace),
+	if err := e.List(ctx, &list, client.InNamespace(m.Namespace),
 		client.MatchingFields{"involvedObject.uid": string(m.UID)}); err != nil {
 		return nil, err
 	}
@@ -71,7 +74,7 @@ func (a *asker) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]why.Event, 
 	return found, nil
 }
 
-// eventOf reads an event of either API: the newer one has other fields for times and counts.
+// eventOf converts an event of either events API. They have different fields for times and counts.
 func eventOf(e *corev1.Event) why.Event {
 	first := e.FirstTimestamp.Time
 	if first.IsZero() {
@@ -88,16 +91,16 @@ func eventOf(e *corev1.Event) why.Event {
 	if out.Last.IsZero() {
 		out.Last = first
 	}
-	// Conditions have whole seconds; an event that came with one must not seem to come after it.
+	// The times of conditions are whole seconds. An event that was created together with a condition must not seem later.
 	out.First, out.Last = out.First.Truncate(time.Second), out.Last.Truncate(time.Second)
 	return out
 }
 
-// newestSet returns the deployment's set of the newest revision, nil if that could not be read.
-func (a *asker) newestSet(ctx context.Context, d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
+// newestSet returns the deployment's set with the newest revision, or nil if the sets could not be listed.
+func (e *explainer) newestSet(ctx context.Context, d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	var sets v1beta1.MachineSetList
-	if err := a.List(ctx, &sets, client.InNamespace(d.Namespace)); err != nil {
-		a.unread = append(a.unread, fmt.Sprintf("The sets of its deployment could not be listed: %v", err))
+	if err := e.List(ctx, &sets, client.InNamespace(d.Namespace)); err != nil {
+		e.unread = append(e.unread, fmt.Sprintf("The sets of the machine's deployment could not be listed: %v", err))
 		return nil
 	}
 	var newest *v1beta1.MachineSet

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/internal/cli/timeline"
 )
 
-// showsTimelines reads what there is of a machine from the API server: its Node, its events and the newest set.
-func (p *painted) showsTimelines(t *testing.T, set *v1beta1.MachineSet) {
+// showsTimelines checks that a timeline uses the machine's Node, its events and the newest set.
+func (p *testFleet) showsTimelines(t *testing.T, set *v1beta1.MachineSet) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "timeline-" + p.namespace}}
 	p.create(node)
@@ -47,12 +47,12 @@ func (p *painted) showsTimelines(t *testing.T, set *v1beta1.MachineSet) {
 	if len(read.Operations) != 1 || read.Operations[0].Kind != timeline.Create || read.Operations[0].End == nil {
 		t.Errorf("read %+v", read)
 	}
-	p.run("why", "md/web", "--timeline").fails(t, "--timeline is about one machine", "machinedeployment/web")
+	p.run("why", "md/web", "--timeline").fails(t, "--timeline needs machine/NAME or node/NAME", "machinedeployment/web")
 	p.showsReplacement(t, m)
 }
 
-// showsReplacement makes another set the newest one.
-func (p *painted) showsReplacement(t *testing.T, m *v1beta1.Machine) {
+// showsReplacement checks the timeline after a newer set was created.
+func (p *testFleet) showsReplacement(t *testing.T, m *v1beta1.Machine) {
 	t.Helper()
 	deployment := &v1beta1.MachineDeployment{}
 	if err := p.api.Get(context.Background(), client.ObjectKey{Namespace: p.namespace, Name: "web"},
@@ -68,10 +68,10 @@ func (p *painted) showsReplacement(t *testing.T, m *v1beta1.Machine) {
 		OwnerReferences: old.OwnerReferences}, Spec: *old.Spec.DeepCopy()}
 	p.create(newest)
 	t.Cleanup(func() { _ = p.api.Delete(context.Background(), newest) })
-	p.run("why", "machine/"+m.Name, "--timeline").succeeds(t).prints(t, "Replace", "its turn in the rollout")
+	p.run("why", "machine/"+m.Name, "--timeline").succeeds(t).prints(t, "Replace", "the rollout to reach the machine")
 }
 
-func TestEventsOfBothAPIsAreRead(t *testing.T) {
+func TestEventOfReadsBothEventAPIs(t *testing.T) {
 	first, last := time.Unix(1000, 5000), time.Unix(2000, 5000)
 	for name, e := range map[string]corev1.Event{
 		"older": {FirstTimestamp: metav1.NewTime(first), LastTimestamp: metav1.NewTime(last), Count: 3},

@@ -10,8 +10,8 @@ import (
 )
 
 // Rule: why-says-who-owns-no-machine.
-func TestWhyReadsTheSetsOfAMachineWithoutAnOwner(t *testing.T) {
-	p := paint(t)
+func TestWhyOfMachineWithoutOwner(t *testing.T) {
+	p := newTestFleet(t)
 	set := p.fleet()
 	m := p.machine("released", nil)
 	m.Annotations = map[string]string{v1beta1.AnnotationReleasedFrom: string(metav1.GetControllerOf(set).UID)}
@@ -19,16 +19,16 @@ func TestWhyReadsTheSetsOfAMachineWithoutAnOwner(t *testing.T) {
 	if err := p.api.Update(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	p.run("why", "machine/released").succeeds(t).prints(t, "MachineSet "+set.Name+" released it",
+	p.run("why", "machine/released").succeeds(t).prints(t, "MachineSet "+set.Name+" released the machine",
 		"pool=web")
 }
 
-func TestWhyOfAClass(t *testing.T) {
-	p := paint(t)
+func TestWhyOfClass(t *testing.T) {
+	p := newTestFleet(t)
 	c := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "tiny"}}
 	c.Spec.Provider = "sim"
 	c.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{}`)}
 	p.create(c)
-	p.run("why", "mclass/tiny").succeeds(t).prints(t, "machineclass/tiny", "has not checked it yet")
+	p.run("why", "mclass/tiny").succeeds(t).prints(t, "machineclass/tiny", "has not checked the class yet")
 	p.run("why", "machineclass", "absent").fails(t, `machineclass "absent" not found`)
 }

@@ -1,5 +1,5 @@
-// Package install brings the API group into a cluster: its CustomResourceDefinitions and admission policies, and how
-// fairly its processes are served. It is for the demo and for tests, and applies what the charts render.
+// Package install installs the API group in a cluster: its CustomResourceDefinitions, admission policies and flow
+// control. It is used by the demo and by tests, and applies what the charts render.
 package install
 
 import (
@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// fieldOwner owns what is installed, so that installing again takes fields back that were changed.
+	// fieldOwner owns the installed fields, so that another installation reverts changes by others.
 	fieldOwner = client.FieldOwner("machinist-install")
 
-	// pollInterval is how often is looked whether the API server has got there. It takes a second or so.
+	// pollInterval is how often to check whether the API server serves the definitions. That takes about a second.
 	pollInterval = 50 * time.Millisecond
 )
 
-// Install brings in the CustomResourceDefinitions, waits until they can be used, and installs the admission policies
-// and the flow control, which the API server heeds a moment later. It may be called again, to upgrade. How long it
-// waits is up to the context.
+// Install installs the CustomResourceDefinitions, waits until they are served, and installs the admission policies and
+// the flow control. The API server applies the latter a moment later. Install may be called again to upgrade. The
+// context limits how long it waits.
 func Install(ctx context.Context, cluster *rest.Config) error {
 	c, err := newClient(cluster)
 	if err != nil {
@@ -44,7 +44,7 @@ func Install(ctx context.Context, cluster *rest.Config) error {
 	return applyAll(ctx, c, append(manifests.Policies(), manifests.FlowControl()...))
 }
 
-// Apply applies objects, such as those of a chart, in their order.
+// Apply applies objects, such as those of a chart, in the given order.
 func Apply[T client.Object](ctx context.Context, cluster *rest.Config, objects ...T) error {
 	c, err := newClient(cluster)
 	if err != nil {
@@ -62,7 +62,7 @@ func applyAll[T client.Object](ctx context.Context, c client.Client, objects []T
 	return nil
 }
 
-// CRDs installs the CustomResourceDefinitions only and waits until they can be used.
+// CRDs installs only the CustomResourceDefinitions and waits until they are served.
 func CRDs(ctx context.Context, cluster *rest.Config) error {
 	c, err := newClient(cluster)
 	if err != nil {
@@ -75,12 +75,12 @@ func newClient(cluster *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("make a scheme: %w", err)
+			return nil, fmt.Errorf("create a scheme: %w", err)
 		}
 	}
 	c, err := client.New(cluster, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("make a client for %s: %w", cluster.Host, err)
+		return nil, fmt.Errorf("create a client for %s: %w", cluster.Host, err)
 	}
 	return c, nil
 }
@@ -100,7 +100,7 @@ func installCRDs(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// apply writes an object as it is in the manifest, without what only the server sets.
+// apply applies an object as it is in the manifest, without its status.
 func apply(ctx context.Context, c client.Client, object client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -114,7 +114,7 @@ func apply(ctx context.Context, c client.Client, object client.Object) error {
 	return nil
 }
 
-// awaitServed returns when objects of the kind can be listed, which comes after the definition says that it is
+// awaitServed waits until objects of the kind can be listed. That is later than when the definition is reported as
 // established.
 func awaitServed(ctx context.Context, c client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
 	list := &unstructured.UnstructuredList{}
@@ -153,7 +153,7 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return errors.New("not established yet")
 }
 
-// nonTransient returns an error that waiting does not cure, nil for others: what is not there yet comes.
+// nonTransient returns the error if waiting cannot fix it, and nil for any other error.
 func nonTransient(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

@@ -13,32 +13,32 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A cloud may answer NotFound for an instance that exists. Clouds with eventual consistency do so for seconds after
-// they accepted it, and a single read may reach a replica that is behind. A machine that counts as vanished is
-// replaced, and its instance deleted, so this file is the only place that concludes from NotFound, or from Gone, that
-// an instance is absent:
+// A cloud may answer NotFound for an instance that exists. A cloud with eventual consistency does so for seconds after
+// it accepted the creation, and a single read may reach a replica that lags behind. A vanished machine is replaced and
+// its instance deleted. Therefore this file is the only place that concludes from NotFound, or from Gone, that an
+// instance is absent. All of these conditions must hold:
 //
-//   - not before the driver's settling time has passed since the instance was created or adopted,
-//   - only if two reads in a row say NotFound. An instance that is shown, a failed read and a Ready Node start the
-//     count again,
-//   - only if this process knows that it has looked in the right place (absence_scope.go), and
-//   - only if the cloud does not deny others that run (absence_witness.go).
+//   - The driver's settle time has passed since the instance was created or adopted.
+//   - Two reads in a row returned NotFound. A read that finds the instance, a failed read and a Ready Node reset the
+//     count.
+//   - This process knows that it has looked in the right place (absence_scope.go).
+//   - The cloud does not also answer NotFound for other instances that are known to run (absence_witness.go).
 
-// maxRecheck bounds the time between the two reads.
+// maxRecheck limits the time between the two reads.
 const maxRecheck = 15 * time.Second
 
-// recheckAfter is how far apart two reads have to be before the second one tells something new. The settling time
-// says how slow the reads of this cloud are; a part of it is enough for a replica to catch up, and a preempted
-// instance is replaced within seconds.
+// recheckAfter returns how far apart two reads must be for the second one to count. The settle time is a measure of how
+// slow the reads of this cloud are. A quarter of it is enough for a replica to catch up, and still lets a preempted
+// instance be replaced within seconds.
 func recheckAfter(settle time.Duration) time.Duration { return min(settle/4, maxRecheck) }
 
-// longLaunched is how long ago an instance must have been launched to be shown by the cloud whoever created it. It is
-// more than any call lasts, and than the clocks of two processes differ.
+// longLaunched is the age from which the cloud must show an instance, no matter which process created it. It is longer
+// than any call takes, and longer than the clocks of two processes may differ.
 const longLaunched = 10 * time.Minute
 
-// showsWithin returns for how long the cloud may still not show the instance that the Machine has recorded. It is not
-// positive when it must be shown. This process knows when its own Create or Adopt ended; those of others ended before
-// it began to lead.
+// showsWithin returns for how much longer the cloud may fail to show the recorded instance. A result of zero or less
+// means that the cloud must show it. This process knows when its own Create or Adopt call ended. The calls of another
+// process ended before this one began to lead.
 func (s *instanceStep) showsWithin() time.Duration {
 	settle := s.Cloud.CreateSettle()
 	since := s.states.createdAt(s.machine)
@@ -47,7 +47,7 @@ func (s *instanceStep) showsWithin() time.Duration {
 		switch {
 		case launched == nil:
 		case launched.Reason == v1beta1.ReasonInstanceVanished:
-			return 0 // It was found absent before.
+			return 0 // An earlier pass found it absent.
 		case launched.Status == metav1.ConditionTrue && s.now.Sub(launched.LastTransitionTime.Time) >= longLaunched+settle:
 			return 0
 		}
@@ -56,9 +56,9 @@ func (s *instanceStep) showsWithin() time.Duration {
 	return since.Add(settle).Sub(s.now)
 }
 
-// absent takes note that the cloud answered NotFound to a read by provider ID, and reports whether the instance
-// counts as absent. If that cannot be decided yet, the Machine is reconciled again when it can.
-func (s *instanceStep) absent(ctx context.Context, inputs resolve.Resolved) bool {
+// countsAsAbsent records that the cloud answered NotFound to a read by provider ID, and reports whether the instance
+// counts as absent. If that cannot be decided yet, it requeues the Machine for when it can be decided.
+func (s *instanceStep) countsAsAbsent(ctx context.Context, inputs resolve.Resolved) bool {
 	if left := s.showsWithin(); left > 0 {
 		s.undecided = true
 		s.states.update(s.machine, func(m *machineState) { m.instance.checked = false })
@@ -72,25 +72,25 @@ func (s *instanceStep) absent(ctx context.Context, inputs resolve.Resolved) bool
 			s.lookAgain()
 			return false
 		}
-		first = s.Clock.Now() // The second read must be that much later than the answer to this one.
+		first = s.Clock.Now() // The second read must be recheck later than this answer, not than the start of the pass.
 		s.states.update(s.machine, func(m *machineState) { m.instance.missingSince, m.instance.checked = first, false })
 	} else if s.now.Sub(first) >= recheck {
-		return s.confirmed(ctx, inputs)
+		return s.absenceConfirmed(ctx, inputs)
 	}
 	s.undecided = true
 	s.requeueIn(first.Add(recheck).Sub(s.now))
 	return false
 }
 
-// lookAgain has the instance looked for soon, in the scope that was just corrected.
+// lookAgain requeues the Machine so that the instance is read soon in the scope that was just corrected.
 func (s *instanceStep) lookAgain() {
 	s.undecided = true
-	s.shown()
+	s.noteShown()
 	s.requeueIn(s.pollInterval())
 }
 
-// shown takes note of something that contradicts the last NotFound.
-func (s *instanceStep) shown() {
+// noteShown resets the count of NotFound answers, because something contradicts the last one.
+func (s *instanceStep) noteShown() {
 	if !s.states.get(s.machine).instance.missingSince.IsZero() {
 		s.states.update(s.machine, func(m *machineState) {
 			m.instance.missingSince, m.instance.deniedAt = time.Time{}, time.Time{}
@@ -98,13 +98,13 @@ func (s *instanceStep) shown() {
 	}
 }
 
-// followAbsent continues with an instance that the cloud does not show while it is followed. Until it counts as
-// absent, a Machine that is described (known) stays as it is, and its Node may come.
+// followAbsent continues with a Machine whose instance the cloud does not show. If the instance is recorded (known),
+// the Machine's status stays unchanged until the instance counts as absent, and its Node may still register.
 func (s *instanceStep) followAbsent(ctx context.Context, inputs resolve.Resolved, known bool) progress {
 	if s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return onMachine // Its owner replaces it.
 	}
-	if s.absent(ctx, inputs) {
+	if s.countsAsAbsent(ctx, inputs) {
 		s.vanished()
 		return onMachine
 	}
@@ -114,28 +114,28 @@ func (s *instanceStep) followAbsent(ctx context.Context, inputs resolve.Resolved
 	return s.after(s.pollInterval()).unless(known)
 }
 
-// confirmGone reports whether an instance that Delete called gone is absent. A driver that looks the instance up
-// before it deletes it says Gone as well when its cloud does not show the instance yet, and the Machine would leave
-// it behind. If the removal was accepted before, nothing is left to confirm.
+// confirmGone checks that an instance for which Delete returned Gone is absent. A driver that looks the instance up
+// before it deletes it also returns Gone when its cloud does not show the instance yet. Without this check, the Machine
+// would leave that instance behind. If the cloud accepted an earlier deletion, there is nothing to confirm.
 func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	result provider.DeleteResult) progress {
 	if s.states.get(s.machine).teardown.accepted && s.scopeKnown() {
 		return next
 	}
 	if result.Found {
-		return s.goneForGood()
+		return s.recordGone()
 	}
 	poll := pollInterval(s.now.Sub(s.nothingToDeleteSince()))
 	switch misplaced, again, err := s.misplaced(ctx, inputs); {
 	case err != nil:
 		return s.deleteFailed(err, inputs)
 	case misplaced:
-		s.deleting(v1beta1.ReasonInstanceTerminating, "The instance is in another place than the one recorded.")
+		s.deleting(v1beta1.ReasonInstanceTerminating, "The recorded scope of the instance was wrong. Deleting the instance in the scope where its tags were found.")
 		return s.after(poll)
 	case again > 0:
-		if !s.deletionAccepted() { // Otherwise what the process before has said still holds.
+		if !s.deletionAccepted() { // Otherwise the deletion that an earlier process reported still holds.
 			s.deleting(v1beta1.ReasonInstanceTerminating,
-				"The provider does not find the instance; looking for it once more by its tags.")
+				"The provider does not find the instance. Looking for it once more by its tags.")
 		}
 		return s.after(again)
 	case s.deletionAccepted():
@@ -143,38 +143,38 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	}
 	if left := s.instance.showsWithin(); left > 0 {
 		s.deleting(v1beta1.ReasonCreateSettling,
-			"The provider does not show the instance; waiting until it would have shown.")
+			"The provider does not show the instance. Waiting for the settle time to pass, because a new instance may show late.")
 		return s.after(min(left, poll))
 	}
 	instance, err := s.instance.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		if err := s.confirmDenial(ctx, inputs); err != nil {
+		if err := s.confirmNotFound(ctx, inputs); err != nil {
 			s.failing = true
 			s.deleting(v1beta1.ReasonProviderUnavailable, messageOf(err))
 			return s.after(askWitnessesAgain)
 		}
-		return s.goneForGood()
+		return s.recordGone()
 	case err != nil:
 		return s.deleteFailed(err, inputs)
 	case instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil:
-		return s.goneForGood() // The provider ID is another's by now.
+		return s.recordGone() // The provider ID now belongs to another instance.
 	}
-	s.deleting(v1beta1.ReasonInstanceTerminating, "The provider reports that the instance is gone, and still shows it.")
+	s.deleting(v1beta1.ReasonInstanceTerminating, "The provider reported that the instance is gone, but still shows it. Deleting it again.")
 	return s.after(poll)
 }
 
-// goneForGood keeps that nothing has to be confirmed again where what follows takes longer. It is written only with
-// what that waits for.
-func (s *teardownStep) goneForGood() progress {
+// recordGone records that the instance is gone, so that later passes of this deletion do not confirm it again. The
+// record is written together with the next change of the status.
+func (s *teardownStep) recordGone() progress {
 	s.states.update(s.machine, func(m *machineState) { m.teardown.accepted = true })
-	s.foundIn(s.scope()) // It is nowhere else.
+	s.foundIn(s.scope()) // Nothing is left to look for in another scope.
 	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
 	return next
 }
 
-// deletionAccepted reports whether the cloud has accepted the removal of the instance, from this process or from one
-// before it, or it was confirmed to be gone.
+// deletionAccepted reports whether the cloud has accepted the deletion of the instance, from this process or an earlier
+// one, or whether the instance was confirmed to be gone.
 func (s *teardownStep) deletionAccepted() bool {
 	if s.states.get(s.machine).teardown.accepted {
 		return true
@@ -184,7 +184,7 @@ func (s *teardownStep) deletionAccepted() bool {
 		last.Code == ""
 }
 
-// nothingToDeleteSince is when Delete first reported, in this deletion, that there is no instance.
+// nothingToDeleteSince returns when Delete first reported, during this deletion, that there is no instance.
 func (s *teardownStep) nothingToDeleteSince() time.Time {
 	since := s.states.get(s.machine).teardown.nothingFoundSince
 	if since.IsZero() {
@@ -194,14 +194,15 @@ func (s *teardownStep) nothingToDeleteSince() time.Time {
 	return since
 }
 
-// CheckInstance has the Machine ask the provider whether its recorded instance still exists. It may be called at any
-// time, and returns at once. The Machine is not changed.
+// CheckInstance requests a check whether the Machine's recorded instance still exists in the cloud. It may be called at
+// any time, returns at once, and does not change the Machine.
 func (r *Reconciler) CheckInstance(m *v1beta1.Machine) {
 	r.states.update(m, func(known *machineState) { known.instance.suspectID = m.Spec.ProviderID })
 	r.trigger.Enqueue(client.ObjectKeyFromObject(m))
 }
 
-// checkSuspect asks the provider for an instance that may be missing until it answers, and reports whether it is gone.
+// checkSuspect checks an instance that CheckInstance was called for, until the provider gives an answer. It reports
+// whether the instance is gone.
 func (s *instanceStep) checkSuspect(ctx context.Context) (gone bool, err error) {
 	suspectID := s.states.get(s.machine).instance.suspectID
 	if suspectID == "" {

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// inAccount brings a Machine to Running in one account, and then changes the credentials to those of another one.
+// inAccount brings a Machine to Running in one account, and then changes the credentials to those of another account.
 func inAccount(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -27,33 +27,33 @@ func inAccount(t *testing.T) *world {
 }
 
 // Rule: absence-needs-the-same-account.
-func TestAnotherAccountProvesNoAbsence(t *testing.T) {
+func TestNotFoundInAnotherAccountProvesNothing(t *testing.T) {
 	t.Parallel()
 	w := inAccount(t)
-	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+	w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
 	for range 30 {
 		w.reconcile("m")
 		w.step(10 * time.Second)
 	}
 	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
-	told := 0
+	warnings := 0
 	for _, e := range w.events.take() {
-		if strings.Contains(e, `in account "second", and it is in account "first"`) {
-			told++
+		if strings.Contains(e, `open account "second", but the instance is in account "first"`) {
+			warnings++
 		}
 	}
-	if told != 1 {
-		t.Errorf("it was reported %d times, want once", told)
+	if warnings != 1 {
+		t.Errorf("the other account was reported %d times, want once", warnings)
 	}
 	w.cloud.Vanish(w.get("m").Spec.ProviderID)
 	w.setSecret("small-credentials", "account", "first")
 	if m := w.untilPhase("m", v1beta1.MachineFailed); m.Status.FailureReason != v1beta1.FailureInstanceVanished {
-		t.Errorf("the machine is failed for %s", m.Status.FailureReason)
+		t.Errorf("the machine failed for %s", m.Status.FailureReason)
 	}
 }
 
 // Rule: absence-needs-the-same-account.
-func TestADeletionWithAnotherAccountLeavesNoInstanceBehind(t *testing.T) {
+func TestDeletionWithCredentialsOfAnotherAccountWaits(t *testing.T) {
 	t.Parallel()
 	w := inAccount(t)
 	w.delete("m")
@@ -63,7 +63,7 @@ func TestADeletionWithAnotherAccountLeavesNoInstanceBehind(t *testing.T) {
 	}
 	m := w.get("m")
 	if m == nil || len(w.cloud.Live()) != 1 {
-		t.Fatal("the machine is gone, and its instance is not")
+		t.Fatal("the machine is gone, but its instance is not")
 	}
 	w.wantCondition(m, v1beta1.ConditionDeleting, "True", v1beta1.ReasonProviderUnavailable)
 	w.setSecret("small-credentials", "account", "first")

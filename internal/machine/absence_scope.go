@@ -11,21 +11,21 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A driver looks for an instance where the recorded scope says. Whoever may write a status may have changed that, and
-// a process that was restarted since has nothing to compare it with (own_status.go): it would look where the instance
-// never was, hear NotFound and leave the instance behind. So a NotFound proves nothing while this process has not found
-// the instance in that scope itself. The cloud is asked by the instance's tags and where the class says, which nobody
-// can change by the same write. A lookup by tags may reach a replica that is behind, as a read by provider ID may: two
-// that find nothing, recheckAfter apart, count.
+// A driver looks for an instance in the recorded scope. Any client that may write the status may have changed the
+// scope, and a process that started after that has nothing to compare it with (own_status.go). It would look in the
+// wrong scope, get NotFound and leave the instance behind. Therefore NotFound proves nothing until this process has
+// found the instance in that scope itself. Until then, the cloud is also asked for the instance by its tags, in the
+// place that the class names, because one write of a status cannot change both. A lookup by tags may reach a replica
+// that lags behind, as a read by provider ID may. So only two lookups that find nothing, recheckAfter apart, count.
 
-// foundIn takes note that a call with the recorded scope found the instance.
+// foundIn records that a call with this scope found the instance.
 func (p *pass) foundIn(scope string) {
 	if scope != "" && p.states.get(p.machine).instance.foundIn != scope {
 		p.states.update(p.machine, func(m *machineState) { m.instance.foundIn = scope })
 	}
 }
 
-// scope returns where the instance is, as far as that is recorded.
+// scope returns the recorded scope of the instance, "" if none is recorded.
 func (p *pass) scope() string {
 	if status := p.machine.Status.Instance; status != nil {
 		return status.Scope
@@ -33,15 +33,16 @@ func (p *pass) scope() string {
 	return ""
 }
 
-// scopeKnown reports whether this process knows that the recorded scope is right.
+// scopeKnown reports whether this process has found the instance in the recorded scope.
 func (p *pass) scopeKnown() bool {
 	recorded := p.scope()
 	return recorded == "" || recorded == p.states.get(p.machine).instance.foundIn
 }
 
-// misplaced reports whether the instance is in another scope than the recorded one, and records the right one. If that
-// is not decided yet, it returns after how long to ask again. What lacks a class that says where to look, or is in
-// another place than the class says by now, cannot be found in this way: then the recorded scope is all that there is.
+// misplaced reports whether the instance is in another scope than the recorded one, and if so, corrects the record. If
+// that cannot be decided yet, it returns the time until the next lookup. Without a class that names the place, the
+// instance cannot be found by its tags. The same holds if the instance is in another place than its class now names. In
+// both cases the recorded scope is the only hint.
 func (p *pass) misplaced(
 	ctx context.Context, inputs resolve.Resolved,
 ) (misplaced bool, again time.Duration, err error) {
@@ -56,7 +57,7 @@ func (p *pass) misplaced(
 	instance, err := p.byTags(ctx, p.machine, inputs)
 	switch {
 	case provider.IsNotFound(err) && since.IsZero():
-		now := p.Clock.Now() // The second lookup must be that much later than the answer to this one.
+		now := p.Clock.Now() // The second lookup must be recheck later than this answer, not than the start of the pass.
 		p.states.update(p.machine, func(m *machineState) { m.instance.untaggedSince = now })
 		return false, recheck, nil
 	case provider.IsNotFound(err):
@@ -67,14 +68,14 @@ func (p *pass) misplaced(
 	if err != nil || instance.Scope == p.scope() || instance.Scope == "" {
 		return false, 0, err
 	}
-	logf.FromContext(ctx).Info("Correcting where the instance is, which somebody has changed", "recorded", p.scope())
+	logf.FromContext(ctx).Info("Correcting the recorded scope of the instance, which another client changed", "recorded", p.scope())
 	p.machine.Status.Instance.Scope = instance.Scope
 	p.foundIn(instance.Scope)
 	return true, 0, nil
 }
 
-// byTags asks for the instance of a machine by its tags, where the class says. NotFound is the answer as well where
-// these lead to another instance than the recorded one.
+// byTags looks for the instance of a machine by its tags, in the place that the class names. It returns NotFound if the
+// lookup finds another instance than the recorded one.
 func (p *pass) byTags(ctx context.Context, m *v1beta1.Machine, inputs resolve.Resolved) (*provider.Instance, error) {
 	instance, err := p.Cloud.Get(ctx, provider.GetRequest{Machine: identity(m), Class: inputs.Class(),
 		ClusterID: p.ClusterID})

@@ -15,41 +15,42 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A cloud may say of every instance that it does not exist: because its index is lost, or because the credentials are
-// those of another project by now. Two reads in a row then say NotFound of an instance that runs, and whoever believes
-// them replaces the machine and leaves the instance behind. So before an instance counts as absent the cloud is asked
-// for others of which more is known: instances of the same class whose Nodes are Ready. If it denies them as well, its
-// answer proves nothing. That ends by itself. Where the instances are gone, their Nodes are not Ready for long, and
-// where there is no other Ready Node there is nobody to ask for.
+// A cloud may answer NotFound for every instance: because it lost its index, or because the credentials are now those
+// of another project. Two reads in a row then return NotFound for an instance that runs. To believe them would replace
+// the machine and leave its instance behind. Therefore, before an instance counts as absent, the cloud is asked for
+// witnesses: instances of the same class whose Nodes are Ready. If the cloud answers NotFound for them as well, its
+// answer proves nothing. This state ends automatically. If the instances are really gone, their Nodes soon stop being
+// Ready. If there is no other Ready Node, there is no witness to ask for.
 
 const (
-	// maxWitnesses is for how many other instances the cloud is asked. One or two may be gone as well, and their Nodes not
-	// be known to be silent yet.
+	// maxWitnesses is how many other instances the cloud is asked for. One or two of them may be gone as well while
+	// their Nodes still count as Ready.
 	maxWitnesses = 3
-	// askWitnessesAgain is how long an answer that proves nothing is left alone.
+	// askWitnessesAgain is how long to wait after an answer that proves nothing.
 	askWitnessesAgain = 30 * time.Second
 )
 
-// nothingFollows says why nothing follows from the cloud's answer that an instance does not exist.
-type nothingFollows string
+// inconclusive is the error for a NotFound answer that does not prove that the instance is absent. Its text explains
+// why.
+type inconclusive string
 
 // Error implements error.
-func (n nothingFollows) Error() string { return string(n) }
+func (n inconclusive) Error() string { return string(n) }
 
-// deniedAll says that the cloud denies the instance of a machine that runs, too.
-func deniedAll(machine string) nothingFollows {
-	return nothingFollows(fmt.Sprintf("The provider says that the instance does not exist. It says the same of that of "+
-		"machine %s, whose node is Ready, so that nothing follows from it. Check that the credentials are those of the "+
-		"right project.", machine))
+// witnessDenied returns the error for a cloud that also answers NotFound for the instance of a witness.
+func witnessDenied(machine string) inconclusive {
+	return inconclusive(fmt.Sprintf("The provider does not find the instance. It does not find the instance of machine %s "+
+		"either, whose node is Ready, so its answer proves nothing. Check that the credentials are those of the right "+
+		"project.", machine))
 }
 
-// confirmDenial returns an error while nothing follows from a NotFound of the cloud: it denies other instances that
-// run, or does not answer for them.
-func (p *pass) confirmDenial(ctx context.Context, inputs resolve.Resolved) error {
+// confirmNotFound returns an error if a NotFound answer of the cloud does not prove that the instance is absent: the
+// cloud also answers NotFound for other instances that run, or it does not answer for them.
+func (p *pass) confirmNotFound(ctx context.Context, inputs resolve.Resolved) error {
 	if in := p.machine.Status.Instance; in != nil && in.Account != "" {
 		if opened := provider.AccountOf(p.Cloud, inputs.Class()); opened != "" && opened != in.Account {
-			return nothingFollows(fmt.Sprintf("The provider does not find the instance in account %q, and it is in account "+
-				"%q. Put credentials of that account back into the Secret.", opened, in.Account))
+			return inconclusive(fmt.Sprintf("The credentials open account %q, but the instance is in account %q. Put "+
+				"credentials of that account back into the Secret.", opened, in.Account))
 		}
 	}
 	witnesses, err := p.witnesses(ctx)
@@ -62,14 +63,14 @@ func (p *pass) confirmDenial(ctx context.Context, inputs resolve.Resolved) error
 			ProviderID: m.Spec.ProviderID, Scope: m.Status.Instance.Scope}
 		_, err := p.Cloud.Get(ctx, req)
 		if provider.IsNotFound(err) && req.Scope != "" && len(inputs.ProviderSpec) > 0 {
-			// Its scope may be what is wrong.
+			// The recorded scope of the witness may be wrong.
 			_, err = p.byTags(ctx, m, inputs)
 		}
 		switch {
 		case err == nil:
 			return nil
 		case provider.IsNotFound(err):
-			last = deniedAll(m.Name)
+			last = witnessDenied(m.Name)
 		default:
 			return err
 		}
@@ -77,8 +78,8 @@ func (p *pass) confirmDenial(ctx context.Context, inputs resolve.Resolved) error
 	return last
 }
 
-// witnesses returns a few other machines of the same class that are Running, with the provider ID and the place of
-// their instances. It is the class that the instance was made from: that of the specification may be another by now.
+// witnesses returns up to maxWitnesses other Running machines whose instances were created from the same class. It uses
+// the class from which the machine's own instance was created, because the specification may name another one by now.
 func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err error) {
 	if p.machine.Spec.ClassRef == nil || p.Target == nil {
 		return nil, nil
@@ -90,7 +91,7 @@ func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err err
 	all, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
 		client.InNamespace(p.machine.Namespace), client.MatchingFields{index.MachineByClass: class})
 	if err != nil {
-		return nil, fmt.Errorf("list the machines of the class: %w", err)
+		return nil, fmt.Errorf("list the machines of class %s: %w", class, err)
 	}
 	for _, m := range all {
 		if m.UID != p.machine.UID && m.DeletionTimestamp.IsZero() && m.Spec.ProviderID != "" &&
@@ -105,8 +106,8 @@ func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err err
 	return found, nil
 }
 
-// confirmed reports whether the instance, of which two reads said that it does not exist, counts as absent.
-func (s *instanceStep) confirmed(ctx context.Context, inputs resolve.Resolved) bool {
+// absenceConfirmed reports whether the instance counts as absent after two reads returned NotFound.
+func (s *instanceStep) absenceConfirmed(ctx context.Context, inputs resolve.Resolved) bool {
 	denied := s.states.get(s.machine).instance.deniedAt
 	if left := denied.Add(askWitnessesAgain).Sub(s.now); !denied.IsZero() && left > 0 {
 		s.undecided = true
@@ -124,12 +125,12 @@ func (s *instanceStep) confirmed(ctx context.Context, inputs resolve.Resolved) b
 		return false
 	}
 	if err == nil {
-		err = s.confirmDenial(ctx, inputs)
+		err = s.confirmNotFound(ctx, inputs)
 	}
 	if err == nil {
 		return true
 	}
-	if _, nothing := errors.AsType[nothingFollows](err); nothing && denied.IsZero() {
+	if _, nothing := errors.AsType[inconclusive](err); nothing && denied.IsZero() {
 		s.warn(v1beta1.ReasonProviderUnavailable, "Check", err.Error())
 	}
 	s.states.update(s.machine, func(m *machineState) { m.instance.deniedAt = s.now })

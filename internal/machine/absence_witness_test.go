@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// denying makes the cloud say of instances that they do not exist, of all of them without a name.
+// denying makes the cloud answer NotFound for the instance with this ID, or for all instances if no ID is given.
 func (w *world) denying(ids ...string) {
 	w.cloud.OnGet = func(id string) error {
 		if len(ids) == 0 || id == ids[0] {
@@ -21,7 +21,7 @@ func (w *world) denying(ids ...string) {
 	}
 }
 
-// threeRunning brings three Machines of a class to Running, of which the Node of the first falls silent.
+// threeRunning brings three Machines of one class to Running a day ago, and returns the first of them.
 func threeRunning(t *testing.T) (w *world, m *v1beta1.Machine) {
 	t.Helper()
 	w = newWorld(t)
@@ -38,15 +38,15 @@ func threeRunning(t *testing.T) (w *world, m *v1beta1.Machine) {
 	return w, w.get("m")
 }
 
-// A machine does not count as vanished while the cloud denies the instances of others as well, whose Nodes are Ready.
-// It does once their Nodes are silent, too: then they are gone.
+// A machine does not count as vanished while the cloud also answers NotFound for the instances of machines whose Nodes
+// are Ready. It does once their Nodes are silent, too.
 //
 // Rule: absence-needs-trustworthy-cloud.
-func TestACloudThatDeniesAllProvesNothing(t *testing.T) {
+func TestNotFoundForAllInstancesProvesNothing(t *testing.T) {
 	t.Parallel()
 	w, _ := threeRunning(t)
 	w.denying()
-	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+	w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
 	for range 60 {
 		w.reconcile("m")
 		w.step(10 * time.Second)
@@ -55,35 +55,36 @@ func TestACloudThatDeniesAllProvesNothing(t *testing.T) {
 	w.wantPhase(m, v1beta1.MachineUnhealthy)
 	warnings := 0
 	for _, e := range w.events.take() {
-		if strings.Contains(e, "nothing follows from it") {
+		if strings.Contains(e, "its answer proves nothing") {
 			warnings++
 		}
 	}
 	if warnings != 1 {
-		t.Errorf("it was reported %d times, want once", warnings)
+		t.Errorf("the doubt was reported %d times, want once", warnings)
 	}
 	if n := len(w.effects.of("cloud get")); n > 3*60/3+5 {
 		t.Errorf("%d calls in ten minutes", n)
 	}
 
 	for _, name := range []string{"n", "o"} {
-		w.nodeIs(nodeNameOf(w.namespace, name), corev1.ConditionUnknown)
+		w.setNodeReady(nodeNameOf(w.namespace, name), corev1.ConditionUnknown)
 		w.reconcile(name)
 	}
 	if m = w.untilPhase("m", v1beta1.MachineFailed); m.Status.FailureReason != v1beta1.FailureInstanceVanished {
-		t.Errorf("no instance is there, and the machine is failed for %s", m.Status.FailureReason)
+		t.Errorf("no instance exists, but the machine failed for %s", m.Status.FailureReason)
 	}
 }
 
-// Others of the class that the instance was made from are asked for, also where the machine names another class by now.
+// The witnesses are machines of the class from which the instance was created, even if the machine names another class
+// by now.
 //
 // Rule: absence-needs-trustworthy-cloud.
-func TestACloudThatDeniesAllProvesNothingOfAMachineOfAnotherClass(t *testing.T) {
+func TestWitnessesAreOfTheClassOfTheInstance(t *testing.T) {
 	t.Parallel()
 	w, _ := threeRunning(t)
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef = &v1beta1.LocalRef{Name: "unknown"} })
 	w.denying()
-	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+	w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
 	for range 30 {
 		w.reconcile("m")
 		w.step(10 * time.Second)
@@ -91,10 +92,11 @@ func TestACloudThatDeniesAllProvesNothingOfAMachineOfAnotherClass(t *testing.T) 
 	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
 }
 
-// One instance that the cloud denies is gone where it shows another one, and it is not as long as that is not known.
+// NotFound for one instance is believed if the cloud shows a witness, and not as long as the cloud does not answer for
+// witnesses.
 //
 // Rules: absence-needs-trustworthy-cloud, unhealthy-node-checks-instance.
-func TestACloudThatDeniesOneIsBelieved(t *testing.T) {
+func TestNotFoundForOneInstanceIsBelieved(t *testing.T) {
 	t.Parallel()
 	w, m := threeRunning(t)
 	silent := true
@@ -107,7 +109,7 @@ func TestACloudThatDeniesOneIsBelieved(t *testing.T) {
 		}
 		return nil
 	}
-	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+	w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
 	for range 12 {
 		w.reconcile("m")
 		w.step(10 * time.Second)
@@ -115,14 +117,14 @@ func TestACloudThatDeniesOneIsBelieved(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
 	silent = false
 	if m = w.untilPhase("m", v1beta1.MachineFailed); m.Status.FailureReason != v1beta1.FailureInstanceVanished {
-		t.Errorf("the instance is gone, and the machine is failed for %s", m.Status.FailureReason)
+		t.Errorf("the instance is gone, but the machine failed for %s", m.Status.FailureReason)
 	}
 }
 
-// The deletion of a machine does not end by a NotFound of a cloud that denies all.
+// The deletion of a machine does not end because of NotFound from a cloud that answers the same for all instances.
 //
 // Rules: absence-needs-trustworthy-cloud, gone-is-confirmed.
-func TestADeletionDoesNotBelieveACloudThatDeniesAll(t *testing.T) {
+func TestDeletionWaitsWhileTheCloudFindsNoInstanceAtAll(t *testing.T) {
 	t.Parallel()
 	w, m := threeRunning(t)
 	w.cloud.Vanish(m.Spec.ProviderID)
@@ -133,7 +135,7 @@ func TestADeletionDoesNotBelieveACloudThatDeniesAll(t *testing.T) {
 		w.step(10 * time.Second)
 	}
 	if m = w.get("m"); m == nil {
-		t.Fatal("the machine is gone, and nobody knows whether its instance is")
+		t.Fatal("the machine is gone, but it is not known whether its instance is")
 	}
 	w.wantCondition(m, v1beta1.ConditionDeleting, "True", v1beta1.ReasonProviderUnavailable)
 	w.denying(m.Spec.ProviderID)

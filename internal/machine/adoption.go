@@ -16,29 +16,29 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A Machine that is created with a provider ID takes that instance over. What tells whose an instance is are its tags:
-// without ours nothing is done to it but to tag it, whatever becomes of the Machine.
+// A Machine that is created with a provider ID adopts that instance. The tags of an instance name its Machine. Until an
+// instance has this Machine's tags, nothing is done to it except adding them, whatever becomes of the Machine.
 
-// refusedAdoption is how often the adoption of an instance is tried again: somebody may create it, or remove
-// the tags of another Machine.
+// refusedAdoption is the schedule for retrying a refused adoption. The instance may be created later, or the tags of
+// another Machine may be removed.
 var refusedAdoption = retryPolicy{v1beta1.ReasonAdoptionRefused, 10 * time.Second, 10 * time.Minute}
 
-// undescribed reports whether the Machine has a provider ID and nothing was ever recorded of that instance: it has to
-// be adopted, or the process was killed between the two writes that record a launch.
-func undescribed(m *v1beta1.Machine) bool {
+// instanceUnrecorded reports whether the Machine has a provider ID but no recorded instance. Either the Machine has to
+// adopt the instance, or the process was killed between the two writes that record a launch.
+func instanceUnrecorded(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" && m.Status.Instance == nil && !m.Replacing()
 }
 
-// bornWithInstance reports whether it is sure that the Machine was given its provider ID by whoever made it, so that
-// no instance was ever created for it. A launch changes the specification when it records the ID, and what was
-// refused once as an adoption was not a launch.
-func bornWithInstance(m *v1beta1.Machine) bool {
-	if !undescribed(m) {
+// createdWithProviderID reports whether the Machine certainly was created with its provider ID, so that no instance was
+// ever created for it. A launch changes the specification when it records the ID. A provider ID that was once refused
+// as an adoption did not come from a launch.
+func createdWithProviderID(m *v1beta1.Machine) bool {
+	if !instanceUnrecorded(m) {
 		return false
 	}
 	unchanged := int64(1)
 	if !m.DeletionTimestamp.IsZero() {
-		unchanged++ // The request to delete it counts as a change.
+		unchanged++ // The API server counts the request to delete as a change.
 	}
 	if m.Generation <= unchanged || m.Adopting() {
 		return true
@@ -55,10 +55,10 @@ func bornWithInstance(m *v1beta1.Machine) bool {
 	return false
 }
 
-// adoptionStep takes over an instance that the Machine was created with.
+// adoptionStep adopts the instance that the Machine was created with.
 type adoptionStep struct{ *pass }
 
-// run takes the instance over that the Machine was created with.
+// run adopts the instance, unless it already has the Machine's tags.
 func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 	if machinestate.Paused(s.machine) {
 		return onMachine, nil
@@ -67,7 +67,7 @@ func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 	if err != nil || proceed != next {
 		return proceed, err
 	}
-	if !bornWithInstance(s.machine) {
+	if !createdWithProviderID(s.machine) {
 		if proceed := s.excludeLaunch(ctx, inputs); proceed != next {
 			return proceed, nil
 		}
@@ -79,11 +79,11 @@ func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 	case err != nil:
 		return onError, err
 	case first != nil:
-		s.launch.refused(v1beta1.ReasonDuplicateProviderID, fmt.Sprintf("Machine %s has the same provider ID %s and was first.",
+		s.launch.refused(v1beta1.ReasonDuplicateProviderID, fmt.Sprintf("Machine %s has the same provider ID %s and is older. Delete one of the two machines.",
 			client.ObjectKeyFromObject(first), s.machine.Spec.ProviderID))
 		return onMachine | onOtherMachine, nil
 	}
-	// Two workers must not find the same instance without tags and put theirs on it, one after the other.
+	// Two workers must not both find the same instance without tags and then tag it one after the other.
 	if !s.states.beginAdoption(s.machine) {
 		return s.after(time.Second), nil
 	}
@@ -101,7 +101,7 @@ func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 		s.adopted(inputs, instance)
 		return next, nil
 	}
-	former := s.former(inputs, instance)
+	former := s.formerIdentity(inputs, instance)
 	if why := s.notAdoptable(inputs, instance, former); why != "" {
 		return s.refused(why), nil
 	}
@@ -111,17 +111,17 @@ func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 	return s.tag(ctx, inputs, former)
 }
 
-// refusedByDriver reports whether a driver said that it will not do what is asked, as of a provider ID that is none
-// of its own, rather than that it could not find out.
+// refusedByDriver reports whether the error means that the driver will not do what is asked, for example because the
+// provider ID is not one of its own. Other errors mean that it could not find out.
 func refusedByDriver(err error) bool {
 	code := provider.CodeOf(err)
 	return code == provider.InvalidArgument || code == provider.FailedPrecondition
 }
 
-// tag makes the instance ours. That it may have been asked for is durable before it is: should the answer be lost and
-// the Machine be deleted, the tags may still appear on the instance.
+// tag puts this Machine's tags on the instance. The status records the attempt before the call: if the answer is lost
+// and the Machine is deleted, the tags may still appear on the instance.
 func (s *adoptionStep) tag(ctx context.Context, inputs resolve.Resolved, former *provider.Identity) (progress, error) {
-	if err := s.confirm(ctx, "it adopts its instance"); err != nil {
+	if err := s.confirm(ctx, "adopting its instance"); err != nil {
 		return onError, err
 	}
 	if err := s.launch.confirmClassProtection(ctx, inputs); err != nil {
@@ -146,62 +146,61 @@ func (s *adoptionStep) tag(ctx context.Context, inputs resolve.Resolved, former 
 		s.adopted(inputs, instance)
 		return next, nil
 	case code == provider.Unimplemented:
-		s.launch.refused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot take over existing instances.",
+		s.launch.refused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot adopt existing instances.",
 			s.Cloud.Name()))
-		return onInputs, nil // Only another driver can do it, which begins with a pass over each Machine.
+		return onInputs, nil // Only another driver can do it, and a new process starts with a pass over each Machine.
 	case code == provider.NotFound || refusedByDriver(err):
 		return s.refused(messageOf(err)), nil
 	}
 	return s.delayed(err), nil
 }
 
-// adopted records that the instance is ours. Nobody knows what it was made from; it is taken for what its class
-// describes, so that it is not replaced for that.
+// adopted records that the instance belongs to the Machine. It is not known from which configuration the instance was
+// created. The record names the current class, so that the instance does not count as outdated.
 func (s *adoptionStep) adopted(inputs resolve.Resolved, instance *provider.Instance) {
 	s.states.update(s.machine, func(m *machineState) { *m = machineState{} })
 	s.states.noteCreated(s.machine, s.Clock.Now(), s.Cloud.CreateSettle())
 	if s.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceAdopted, "") {
-		s.note(v1beta1.ReasonInstanceAdopted, "Launch", fmt.Sprintf("Instance %s is the machine's from now on.",
+		s.note(v1beta1.ReasonInstanceAdopted, "Launch", fmt.Sprintf("Adopted instance %s.",
 			instance.ProviderID))
-		s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance was adopted; waiting for its node.",
+		s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance was adopted. Waiting for its node.",
 			"")
 	}
 	s.instance.launched(inputs, instance)
 }
 
-// allowed reports whether the class lets its machines take instances over, those of a former cluster at least.
+// allowed reports whether the class allows its machines to adopt instances, at least those of a former cluster.
 func (s *adoptionStep) allowed(inputs resolve.Resolved) bool {
-	return inputs.Adoption == v1beta1.AdoptionAllow || inputs.AdoptFrom != "" && s.fromFormer(inputs) == ""
+	return inputs.Adoption == v1beta1.AdoptionAllow || inputs.AdoptFrom != "" && s.adoptFromProblem(inputs) == ""
 }
 
-// fromFormer says why the class does not let its machines take over instances of a former cluster now; empty if it
-// does.
-func (s *adoptionStep) fromFormer(inputs resolve.Resolved) (problem string) {
+// adoptFromProblem returns why the class does not allow adopting the instances of a former cluster now, "" if it does.
+func (s *adoptionStep) adoptFromProblem(inputs resolve.Resolved) (problem string) {
 	return permitted.Until(inputs.AdoptFromUntil, s.Clock.Now(), v1beta1.MaxAdoptionFromCluster)
 }
 
-// former returns the identity of the Machine in the cluster that was lost or moved, if the instance carries it and the
-// class permits it; else nil. In one cluster no two Machines have the same namespace and name, so that the instance
-// belongs to no other Machine of this cluster, whatever UID it is tagged with.
-func (s *adoptionStep) former(inputs resolve.Resolved, in *provider.Instance) *provider.Identity {
+// formerIdentity returns the identity of the Machine in the lost or moved cluster, if the instance has its tags and the
+// class permits the adoption, else nil. Two Machines of one cluster never have the same namespace and name. So the
+// instance belongs to no other Machine of this cluster, whatever UID its tags contain.
+func (s *adoptionStep) formerIdentity(inputs resolve.Resolved, in *provider.Instance) *provider.Identity {
 	if inputs.AdoptFrom == "" || in.ClusterID != inputs.AdoptFrom || in.MachineUID == "" ||
-		in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || s.fromFormer(inputs) != "" {
+		in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || s.adoptFromProblem(inputs) != "" {
 		return nil
 	}
 	return &provider.Identity{ClusterID: in.ClusterID, MachineUID: in.MachineUID}
 }
 
-// forbidden reports that the class does not let its machines take instances over. A change of the class ends the wait,
-// or the time from which its permission counts.
+// forbidden reports that the class does not allow its machines to adopt instances. The wait ends when the class
+// changes, or when the time of its permission begins.
 func (s *adoptionStep) forbidden(inputs resolve.Resolved) progress {
-	why := "A machine without a class cannot take over an existing instance."
+	why := "A machine without a class cannot adopt an existing instance."
 	if inputs.ClassName != "" {
-		why = fmt.Sprintf("MachineClass %s does not allow its machines to take over existing instances: spec.adoption is %s.",
+		why = fmt.Sprintf("MachineClass %s does not allow its machines to adopt existing instances: spec.adoption is %s.",
 			inputs.ClassName, inputs.Adoption)
 	}
 	if inputs.AdoptFrom != "" {
-		why += fmt.Sprintf(" Its permission to take over those of cluster %.128q does not count: %s: %s.", inputs.AdoptFrom,
-			v1beta1.AnnotationAdoptFromClusterUntil, s.fromFormer(inputs))
+		why += fmt.Sprintf(" Its permission to adopt instances of cluster %.128q does not apply: %s: %s.", inputs.AdoptFrom,
+			v1beta1.AnnotationAdoptFromClusterUntil, s.adoptFromProblem(inputs))
 	}
 	s.launch.refused(v1beta1.ReasonAdoptionForbidden, why)
 	if left := permitted.BeginsIn(inputs.AdoptFromUntil, s.now, v1beta1.MaxAdoptionFromCluster); left > 0 {
@@ -210,41 +209,41 @@ func (s *adoptionStep) forbidden(inputs resolve.Resolved) progress {
 	return onInputs
 }
 
-// notAdoptable says why an instance that is not the Machine's cannot become so. former is the identity of the Machine
-// whose tags may be replaced, nil if none may.
+// notAdoptable returns why the instance, which does not have the Machine's tags, cannot be adopted, "" if it can.
+// former is the identity of the Machine whose tags may be replaced, nil if none may be.
 func (s *adoptionStep) notAdoptable(inputs resolve.Resolved, in *provider.Instance,
 	former *provider.Identity) string {
 	switch {
 	case in.ProviderID != s.machine.Spec.ProviderID:
-		return fmt.Sprintf("The provider spells the instance's ID %.1024q; the machine must be made with exactly that.",
+		return fmt.Sprintf("The provider spells the ID of the instance %.1024q. Create the machine again with exactly that provider ID.",
 			in.ProviderID)
 	case former == nil && (in.ClusterID != "" && in.ClusterID != s.ClusterID ||
 		in.MachineUID != "" && in.MachineUID != s.machine.UID):
-		return fmt.Sprintf("Instance %s carries the tags of machine %.128q of cluster %.128q.%s", in.ProviderID, in.MachineUID,
-			in.ClusterID, s.afterLoss(inputs, in))
+		return fmt.Sprintf("Instance %s has the tags of machine %.128q of cluster %.128q.%s", in.ProviderID, in.MachineUID,
+			in.ClusterID, s.adoptionHint(inputs, in))
 	case in.State == provider.StateTerminating || in.State == provider.StateFailed:
 		return fmt.Sprintf("Instance %s is %s.", in.ProviderID, in.State)
 	}
 	return ""
 }
 
-// afterLoss says how the Machine comes to an instance that was its own in a cluster that was lost or moved; empty if it
-// was not, or is not known to have been.
-func (s *adoptionStep) afterLoss(inputs resolve.Resolved, in *provider.Instance) string {
+// adoptionHint returns how to let the Machine adopt an instance that belonged to it in a lost or moved cluster. It
+// returns "" if the instance is not known to have belonged to it.
+func (s *adoptionStep) adoptionHint(inputs resolve.Resolved, in *provider.Instance) string {
 	switch {
 	case in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || inputs.ClassName == "":
 		return ""
 	case inputs.AdoptFrom == in.ClusterID:
-		return fmt.Sprintf(" The permission of MachineClass %s to take it over does not count: %s: %s.", inputs.ClassName,
-			v1beta1.AnnotationAdoptFromClusterUntil, s.fromFormer(inputs))
+		return fmt.Sprintf(" The permission of MachineClass %s to adopt the instance does not apply: %s: %s.", inputs.ClassName,
+			v1beta1.AnnotationAdoptFromClusterUntil, s.adoptFromProblem(inputs))
 	}
-	return fmt.Sprintf(" If that cluster is lost or was moved here, let MachineClass %s take its instances over by the "+
-		"annotations %s=%.128s and %s, a time at most %s ahead.", inputs.ClassName, v1beta1.AnnotationAdoptFromCluster,
+	return fmt.Sprintf(" If that cluster is lost or was moved here, let MachineClass %s adopt its instances: set the "+
+		"annotation %s=%.128s, and set %s to a time at most %s ahead.", inputs.ClassName, v1beta1.AnnotationAdoptFromCluster,
 		in.ClusterID, v1beta1.AnnotationAdoptFromClusterUntil, v1beta1.MaxAdoptionFromCluster)
 }
 
-// firstWithProviderID returns an older Machine with the same provider ID, nil if there is none. The cache only
-// tells where to look.
+// firstWithProviderID returns an older Machine with the same provider ID, nil if there is none. The cache only shows
+// where to look, and each hit is read live.
 func (s *adoptionStep) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error) {
 	id := s.machine.Spec.ProviderID
 	same := &v1beta1.MachineList{}
@@ -268,12 +267,12 @@ func (s *adoptionStep) firstWithProviderID(ctx context.Context) (*v1beta1.Machin
 	return nil, nil
 }
 
-// excludeLaunch makes sure, where somebody gave the Machine its provider ID later, that no instance was made for it
-// before, or is about to show.
+// excludeLaunch makes sure that no instance was created for the Machine before its provider ID was set, and that none
+// is about to appear.
 func (s *adoptionStep) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progress {
 	if left := s.launch.createUnsettled(); left > 0 {
 		s.launch.trying(v1beta1.ReasonProvisioning,
-			"Waiting until an instance that may have been asked for before would have shown.")
+			"Waiting for the settle time to pass, because an earlier call may still create an instance.")
 		return s.after(left)
 	}
 	made, err := s.Cloud.Get(ctx, provider.GetRequest{Machine: identity(s.machine), Class: inputs.Class(),
@@ -285,19 +284,19 @@ func (s *adoptionStep) excludeLaunch(ctx context.Context, inputs resolve.Resolve
 		return s.delayed(err)
 	}
 	s.launch.trying(v1beta1.ReasonProvisioning,
-		fmt.Sprintf("The machine has the instance %s already, and cannot take over %s.",
+		fmt.Sprintf("The machine already has instance %s and cannot adopt %s.",
 			made.ProviderID, s.machine.Spec.ProviderID))
 	return s.after(refusedAdoption.most)
 }
 
-// refused says why the instance cannot be taken over now, and looks again more and more rarely. Like a refused
-// configuration it is no failure of the machine.
+// refused reports why the instance cannot be adopted now, and retries with growing waits. Like a refused configuration,
+// this is not a failure of the machine.
 func (s *adoptionStep) refused(why string) progress {
 	s.launch.refused(refusedAdoption.reason, why)
 	return s.after(refusedAdoption.backoff(s.instance.countFailedCheck(), 0, string(s.machine.UID)))
 }
 
-// delayed records an error that says nothing of the instance.
+// delayed records an error that does not decide whether the instance can be adopted.
 func (s *adoptionStep) delayed(err error) progress {
 	reason := s.instance.lookupFailed(err)
 	if s.launch.trying(reason, messageOf(err)) {
@@ -306,11 +305,11 @@ func (s *adoptionStep) delayed(err error) progress {
 	return atTime
 }
 
-// findUndescribed looks, before a Machine of whose instance nothing was recorded is taken down, whether that is ours.
-// If it is not, nothing is done to it or to its Node.
-func (s *adoptionStep) findUndescribed(ctx context.Context) (progress, error) {
-	if bornWithInstance(s.machine) && !s.machine.Adopting() {
-		s.teardown.notOurs = true // Nobody was ever asked to make it so.
+// findUnrecordedInstance finds out, before a Machine without a recorded instance is deleted, whether the instance with
+// its provider ID belongs to it. If not, neither the instance nor its Node is touched.
+func (s *adoptionStep) findUnrecordedInstance(ctx context.Context) (progress, error) {
+	if createdWithProviderID(s.machine) && !s.machine.Adopting() {
+		s.teardown.notOurs = true // Nothing ever asked the cloud to put the Machine's tags on it.
 		return next, nil
 	}
 	inputs, proceed, err := s.teardown.resolve(ctx)
@@ -326,16 +325,17 @@ func (s *adoptionStep) findUndescribed(ctx context.Context) (progress, error) {
 		return s.teardown.deleteFailed(err, inputs), nil
 	case err == nil && instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil:
 		s.instance.launched(inputs, instance)
-		// Durable before it is taken down: once it is gone, nothing else proves that it and its Node were ours.
+		// This must be durable before the deletion begins. Once the instance is gone, nothing else proves that it and
+		// its Node belonged to the Machine.
 		return next, s.writeStatus(ctx)
 	case s.machine.Adopting():
-		const message = "The instance does not carry the machine's tags; waiting until those that may have been asked for would have shown."
-		if proceed := s.teardown.settle(message); proceed != next {
+		const message = "The instance does not have the machine's tags. Waiting for the settle time to pass, because an earlier adoption may still add them."
+		if proceed := s.teardown.awaitSettleTime(message); proceed != next {
 			return proceed, nil
 		}
 		s.teardown.notOurs = true
 	case err == nil:
-		s.teardown.notOurs = true // Somebody set the Machine's provider ID; the Machine may have another instance.
+		s.teardown.notOurs = true // Another client set the Machine's provider ID, so the Machine may have another instance.
 	}
 	return next, nil
 }

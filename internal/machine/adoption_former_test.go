@@ -12,15 +12,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// formerly puts a running instance at the cloud that carries the tags of a Machine of another control cluster, with the
-// namespace of this world and a name.
-func (w *world) formerly(id, cluster, name string) {
+// putFormer creates a running instance in the cloud that has the tags of a Machine of another control cluster, with
+// this world's namespace and the name.
+func (w *world) putFormer(id, cluster, name string) {
 	w.cloud.Put("", provider.Instance{ProviderID: id, State: provider.StateRunning, NodeName: nodeNameOf(w.namespace, name),
 		Type: "large", Zone: "r-2", LaunchTime: w.clock.Now().Add(-time.Hour), ClusterID: cluster,
 		MachineUID: "uid-before-the-loss", MachineKey: w.namespace + "/" + name})
 }
 
-// permit lets the machines of a class take over those of a former cluster for a time.
+// permit lets the machines of a class adopt instances of a former cluster until a time.
 func (w *world) permit(class, cluster string, until time.Time) {
 	w.t.Helper()
 	o := &v1beta1.MachineClass{}
@@ -35,24 +35,24 @@ func (w *world) permit(class, cluster string, until time.Time) {
 	}
 }
 
-// A control cluster that was lost comes back from a backup with other UIDs. Its machines are theirs again once a person
-// permits it, and nobody else's.
+// A control cluster that is restored from a backup after a loss has other UIDs. Its machines adopt their instances
+// again once an administrator permits this, and adopt no other instances.
 //
 // Rule: adoption-by-former-identity.
-func TestAMachineTakesOverTheInstanceThatItHadBeforeItsClusterWasLost(t *testing.T) {
+func TestMachineAdoptsItsInstanceAfterClusterLoss(t *testing.T) {
 	for name, lost := range map[string]string{"under another cluster id": "the-lost-cluster",
 		"under the same cluster id": newWorld(t).process.ClusterID} {
-		t.Run(name, func(t *testing.T) { takesOverAfterLoss(t, lost) })
+		t.Run(name, func(t *testing.T) { testAdoptionAfterLoss(t, lost) })
 	}
 }
 
-func takesOverAfterLoss(t *testing.T, lost string) {
+func testAdoptionAfterLoss(t *testing.T, lost string) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
 	id := "fake://" + w.namespace + "/m-1"
-	w.formerly(id, lost, "m")
-	w.born("m", of(id))
+	w.putFormer(id, lost, "m")
+	w.createMachine("m", withProviderID(id))
 
 	refused := func(reason string, mentions ...string) {
 		t.Helper()
@@ -76,7 +76,7 @@ func takesOverAfterLoss(t *testing.T, lost string) {
 	refused(v1beta1.ReasonAdoptionRefused, v1beta1.AnnotationAdoptFromCluster+"="+lost, "24h0m0s ahead")
 	w.allow("small", v1beta1.AdoptionForbid)
 	w.permit("small", lost, w.clock.Now())
-	refused(v1beta1.ReasonAdoptionForbidden, lost, "is past")
+	refused(v1beta1.ReasonAdoptionForbidden, lost, "is in the past")
 	w.permit("small", lost, w.clock.Now().Add(48*time.Hour))
 	refused(v1beta1.ReasonAdoptionForbidden, "more than 24h0m0s ahead")
 	w.permit("small", "another-cluster", w.clock.Now().Add(time.Hour))
@@ -98,7 +98,7 @@ func takesOverAfterLoss(t *testing.T, lost string) {
 }
 
 // Rule: adoption-by-former-identity.
-func TestAPermissionIsForMachinesOfTheSameNameAndNoUntaggedInstance(t *testing.T) {
+func TestAdoptionFromClusterNeedsTheSameNameAndTags(t *testing.T) {
 	t.Parallel()
 	const lost = "the-lost-cluster"
 	w := newWorld(t)
@@ -106,8 +106,8 @@ func TestAPermissionIsForMachinesOfTheSameNameAndNoUntaggedInstance(t *testing.T
 	w.permit("small", lost, w.clock.Now().Add(time.Hour))
 
 	other := "fake://" + w.namespace + "/other-1"
-	w.formerly(other, lost, "other")
-	w.born("m", of(other))
+	w.putFormer(other, lost, "other")
+	w.createMachine("m", withProviderID(other))
 	w.reconcile("m")
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, "False", v1beta1.ReasonAdoptionRefused)
@@ -117,7 +117,7 @@ func TestAPermissionIsForMachinesOfTheSameNameAndNoUntaggedInstance(t *testing.T
 
 	pet := "fake://" + w.namespace + "/pet-1"
 	w.untagged(pet, nodeNameOf(w.namespace, "pet"))
-	w.born("n", of(pet))
+	w.createMachine("n", withProviderID(pet))
 	w.reconcile("n")
 	w.reconcile("n")
 	w.wantCondition(w.get("n"), v1beta1.ConditionLaunched, "False", v1beta1.ReasonAdoptionForbidden)

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// adoptable makes a class "small" whose machines may adopt, and an instance of another's with its Node. It returns
-// the instance's ID.
+// adoptable creates a class "small" whose machines may adopt, and an instance without tags. It returns the ID of the
+// instance.
 func (w *world) adoptable() string {
 	w.t.Helper()
 	w.class("small", joinsWithToken)
@@ -40,22 +40,22 @@ func (w *world) allow(class string, policy v1beta1.AdoptionPolicy) {
 	}
 }
 
-// nodeOfAnother makes the Node of an instance that is unassigned.
+// nodeOfAnother creates the Node of an instance without a Machine.
 func (w *world) nodeOfAnother(id string) *corev1.Node {
 	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, "legacy")}}
 	node.Spec.ProviderID = id
 	w.create(node)
-	w.nodeIs(node.Name, corev1.ConditionTrue)
+	w.setNodeReady(node.Name, corev1.ConditionTrue)
 	return node
 }
 
-// of makes a Machine for an existing instance, as a person does: without finalizer and labels.
-func of(id string) func(*v1beta1.Machine) {
+// withProviderID changes a Machine to one that a user creates for an existing instance: without finalizers and labels.
+func withProviderID(id string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Finalizers, m.Labels, m.Spec.ProviderID = nil, nil, id }
 }
 
-// untagged puts a running instance at the cloud that somebody else made an hour ago, without tags.
+// untagged creates a running instance in the cloud that another system created an hour ago, without tags.
 func (w *world) untagged(id, nodeName string) {
 	w.cloud.Put("", provider.Instance{ProviderID: id, State: provider.StateRunning, NodeName: nodeName, Type: "large",
 		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.1.1.1"}},
@@ -71,29 +71,29 @@ func (w *world) instance(id string) *fakecloud.Instance {
 	return nil
 }
 
-// wantUntouched fails the test if anything was asked of the cloud but looks, or done to the instance or its Node.
+// wantUntouched fails the test if the cloud was called except for reads, or if the instance or its Node was changed.
 func (w *world) wantUntouched(id string) {
 	w.t.Helper()
 	if in := w.instance(id); in == nil || in.MachineUID != "" || in.ClusterID != "" || in.State != provider.StateRunning {
 		w.t.Errorf("the instance was touched: %+v", in)
 	}
 	if calls := slices.DeleteFunc(w.effects.calls(), func(c string) bool { return c == "cloud get" }); len(calls) > 0 {
-		w.t.Errorf("asked of the cloud: %q", calls)
+		w.t.Errorf("calls to the cloud: %q", calls)
 	}
 	if writes := w.effects.of("API Node"); len(writes) > 0 {
-		w.t.Errorf("done to nodes: %q", writes)
+		w.t.Errorf("writes to nodes: %q", writes)
 	}
 }
 
-// Rules adoption-by-provider-id, adopted-counts-as-declared: a machine that is created with a provider ID takes the
-// instance over, pairs with its Node and goes on like any other; it is taken for what its class describes, and its
-// deletion removes the instance.
+// Rules adoption-by-provider-id, adopted-counts-as-declared: a machine that is created with a provider ID adopts the
+// instance, finds its Node and continues like any other. The instance counts as created from the machine's class, and
+// the deletion of the machine deletes it.
 func TestAnExistingInstanceIsAdopted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
 	node := w.nodeOfAnother(id)
-	w.born("m", of(id))
+	w.createMachine("m", withProviderID(id))
 	m := w.untilPhase("m", v1beta1.MachineRunning)
 	w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 	if in := w.instance(id); in.MachineUID != m.UID || in.ClusterID != "cluster" || in.MachineKey != w.namespace+"/m" {
@@ -109,28 +109,28 @@ func TestAnExistingInstanceIsAdopted(t *testing.T) {
 	}
 	calls := w.effects.calls()
 	if !slices.Equal(calls, []string{"cloud get", "cloud adopt"}) {
-		t.Errorf("asked of the cloud: %q", calls)
+		t.Errorf("calls to the cloud: %q", calls)
 	}
 	w.wantRest("m")
 	w.delete("m")
 	w.untilGone("m")
 	w.wantNothingLeft("m")
 	if w.getNode(node.Name) != nil {
-		t.Error("the node is left")
+		t.Error("the node remains")
 	}
 }
 
-// Rule adoption-by-provider-id: without the class's leave nothing is asked of the cloud; with it the machine goes on.
-// The inline form has no class.
-func TestAdoptionNeedsTheLeaveOfTheClass(t *testing.T) {
+// Rule adoption-by-provider-id: without the permission of the class, the cloud is not called. With it, the machine
+// continues. A machine with an inline specification has no class.
+func TestAdoptionNeedsPermissionOfTheClass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
 	w.allow("small", v1beta1.AdoptionForbid)
-	w.born("m", of(id))
+	w.createMachine("m", withProviderID(id))
 	other := "fake://" + w.namespace + "/legacy-2"
 	w.untagged(other, "another")
-	w.born("inline", of(other), func(m *v1beta1.Machine) {
+	w.createMachine("inline", withProviderID(other), func(m *v1beta1.Machine) {
 		m.Spec.ClassRef, m.Spec.Provider = nil, fakeProvider
 		m.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
 	})
@@ -141,7 +141,7 @@ func TestAdoptionNeedsTheLeaveOfTheClass(t *testing.T) {
 		w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonAdoptionForbidden)
 	}
 	if calls := w.effects.calls(); len(calls) > 0 {
-		t.Errorf("asked of the cloud: %q", calls)
+		t.Errorf("calls to the cloud: %q", calls)
 	}
 	w.step(24 * time.Hour)
 	w.wantRest("m")
@@ -150,22 +150,22 @@ func TestAdoptionNeedsTheLeaveOfTheClass(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 }
 
-// Rule unsuitable-instance-refused: what is not there, is going or is another's is left alone, and reconciled again.
-// It is no failure.
-func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
+// Rule unsuitable-instance-refused: an instance that does not exist, is being deleted or belongs to another machine is
+// not touched, and is checked again later. This is not a failure of the machine.
+func TestUnsuitableInstanceIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		spoil   func(w *world, id string)
 		message string
 	}{
 		"missing": {func(w *world, id string) { w.cloud.Vanish(id) }, "has no instance"},
-		"being removed": {func(w *world, id string) { w.cloud.SetState(id, provider.StateTerminating, "") },
+		"being deleted": {func(w *world, id string) { w.cloud.SetState(id, provider.StateTerminating, "") },
 			"is Terminating"},
-		"given up on": {func(w *world, id string) { w.cloud.SetState(id, provider.StateFailed, "") }, "is Failed"},
-		"another machine's": {func(w *world, id string) {
+		"failed": {func(w *world, id string) { w.cloud.SetState(id, provider.StateFailed, "") }, "is Failed"},
+		"of another machine": {func(w *world, id string) {
 			w.cloud.Change(id, func(in *provider.Instance) { fakecloud.Tag(in, tags("cluster", "another")) })
 		}, `machine "another"`},
-		"another cluster's": {func(w *world, id string) {
+		"of another cluster": {func(w *world, id string) {
 			w.cloud.Change(id, func(in *provider.Instance) { fakecloud.Tag(in, tags("elsewhere", "")) })
 		}, `cluster "elsewhere"`},
 	} {
@@ -174,7 +174,7 @@ func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 			w := newWorld(t)
 			id := w.adoptable()
 			c.spoil(w, id)
-			w.born("m", of(id))
+			w.createMachine("m", withProviderID(id))
 			w.reconcile("m")
 			m := w.get("m")
 			w.wantPhase(m, v1beta1.MachinePending)
@@ -192,9 +192,9 @@ func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 				t.Errorf("checks again after %s", last)
 			}
 			if calls := slices.DeleteFunc(w.effects.calls(), func(c string) bool { return c == "cloud get" }); len(calls) > 0 {
-				t.Errorf("asked of the cloud: %q", calls)
+				t.Errorf("calls to the cloud: %q", calls)
 			}
-			// What was in the way ends.
+			// The obstacle disappears.
 			w.untagged(id, "n")
 			w.reconcile("m")
 			w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
@@ -202,13 +202,13 @@ func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 	}
 }
 
-// Rule unsuitable-instance-refused: an ID that the cloud spells otherwise would never be that of the Node.
-func TestAnIDSpelledOtherwiseIsRefused(t *testing.T) {
+// Rule unsuitable-instance-refused: an ID that the cloud spells in another way would never equal that of the Node.
+func TestProviderIDWithAnotherSpellingIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
 	w.cloud.Will("Get", fakecloud.Step{Answer: func(in *provider.Instance) { in.ProviderID = strings.ToUpper(id) }})
-	w.born("m", of(id))
+	w.createMachine("m", withProviderID(id))
 	w.reconcile("m")
 	c := w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonAdoptionRefused)
 	if !strings.Contains(c.Message, strings.ToUpper(id)) {
@@ -216,8 +216,8 @@ func TestAnIDSpelledOtherwiseIsRefused(t *testing.T) {
 	}
 }
 
-// Rules driver-refuses-adoption, adoption-by-provider-id: an error of the cloud says nothing of the instance: it is
-// tried again, and never a failure of the machine. A driver that cannot adopt is named.
+// Rules driver-refuses-adoption, adoption-by-provider-id: an error of the cloud proves nothing about the instance. The
+// adoption is tried again, and the machine does not fail. A driver that cannot adopt is reported.
 func TestErrorsOfAdoption(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -226,7 +226,7 @@ func TestErrorsOfAdoption(t *testing.T) {
 	w.cloud.Fail("Get", unreachable, provider.Errorf(provider.InvalidArgument, "%q is no ID of this cloud", id))
 	w.cloud.Fail("Adopt", unreachable, provider.Errorf(provider.FailedPrecondition, "locked"),
 		provider.Errorf(provider.Unimplemented, "cannot"))
-	w.born("m", of(id))
+	w.createMachine("m", withProviderID(id))
 	for i, want := range []string{
 		v1beta1.ReasonProviderUnavailable, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonProviderUnavailable,
 		v1beta1.ReasonAdoptionRefused, v1beta1.ReasonAdoptionUnsupported,
@@ -241,18 +241,18 @@ func TestErrorsOfAdoption(t *testing.T) {
 	}
 }
 
-// Rule older-machine-keeps-instance: of two machines with one ID the younger waits, and takes over when the older one
-// is gone and left the instance.
-func TestTheYoungerOfTwoWaits(t *testing.T) {
+// Rule older-machine-keeps-instance: of two machines with the same provider ID the younger one waits. It adopts the
+// instance when the older one is gone and has left the instance.
+func TestYoungerMachineWithTheSameProviderIDWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
 	w.allow("small", v1beta1.AdoptionForbid)
-	w.born("a", of(id))
-	w.born("b", of(id))
+	w.createMachine("a", withProviderID(id))
+	w.createMachine("b", withProviderID(id))
 	first, younger := "a", "b"
 	if older(w.get("b"), w.get("a")) {
-		first, younger = "b", "a" // They may be of the same second: then the UID decides.
+		first, younger = "b", "a" // If both were created in the same second, the UID decides.
 	}
 	w.reconcile(first)
 	w.allow("small", v1beta1.AdoptionAllow)
@@ -270,12 +270,12 @@ func TestTheYoungerOfTwoWaits(t *testing.T) {
 	w.wantCondition(w.get(younger), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 }
 
-// Rule older-machine-keeps-instance: that a machine is gone triggers those that wait for its instance.
-func TestTheEndOfAMachineTriggersTheYounger(t *testing.T) {
+// Rule older-machine-keeps-instance: the deletion of a machine triggers the machines that wait for its instance.
+func TestDeletionOfAMachineTriggersTheYoungerOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
-	gone, waits := w.born("a", of(id)), w.born("b", of(id))
+	gone, waits := w.createMachine("a", withProviderID(id)), w.createMachine("b", withProviderID(id))
 	w.delete("a")
 	found := machinesOfInstance(w.options.Client)(t.Context(), gone)
 	if len(found) != 1 || found[0].Name != waits.Name {
@@ -283,12 +283,12 @@ func TestTheEndOfAMachineTriggersTheYounger(t *testing.T) {
 	}
 }
 
-// Rule older-machine-keeps-instance: while a worker takes an instance over, another one does not even look.
+// Rule older-machine-keeps-instance: while one worker adopts an instance, another one does not even read it.
 func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
-	m := w.born("m", of(id))
+	m := w.createMachine("m", withProviderID(id))
 	other := m.DeepCopy()
 	other.UID = "another"
 	w.process.states.beginAdoption(other)
@@ -296,21 +296,21 @@ func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 		t.Errorf("checks again after %s", result.RequeueAfter)
 	}
 	if calls := w.effects.calls(); len(calls) > 0 {
-		t.Errorf("asked of the cloud: %q", calls)
+		t.Errorf("calls to the cloud: %q", calls)
 	}
 	w.process.states.endAdoption(other)
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 	if n := len(w.process.states.adopting); n != 0 {
-		t.Errorf("%d adoptions are said to be under way", n)
+		t.Errorf("%d adoptions are recorded as under way", n)
 	}
 }
 
 // Rule untagged-instance-left-alone: a machine whose instance was never tagged is deleted without a call that changes
-// anything, whatever is asked, and the Node stays as it is.
-func TestAnInstanceThatWasNotAdoptedStays(t *testing.T) {
+// anything, even by force, and the Node stays unchanged.
+func TestDeletionKeepsAnInstanceThatWasNeverAdopted(t *testing.T) {
 	t.Parallel()
-	for name, annotation := range map[string]string{"plain": "", "by force": v1beta1.AnnotationForceDelete} {
+	for name, annotation := range map[string]string{"without force": "", "by force": v1beta1.AnnotationForceDelete} {
 		for _, checked := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -318,7 +318,7 @@ func TestAnInstanceThatWasNotAdoptedStays(t *testing.T) {
 				id := w.adoptable()
 				w.allow("small", v1beta1.AdoptionForbid)
 				w.nodeOfAnother(id)
-				w.born("m", of(id), func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} })
+				w.createMachine("m", withProviderID(id), func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} })
 				if annotation != "" {
 					w.annotate("m", annotation)
 				}
@@ -329,31 +329,31 @@ func TestAnInstanceThatWasNotAdoptedStays(t *testing.T) {
 				w.untilGone("m")
 				w.wantUntouched(id)
 				if n := len(w.effects.calls()); n > 0 {
-					t.Errorf("%d calls for a machine that was never asked for", n)
+					t.Errorf("%d calls to the cloud for an instance that was never tagged", n)
 				}
 			})
 		}
 	}
 }
 
-// Rule untagged-instance-left-alone: where the answer to the tagging was lost, the deletion waits until the tags
-// would have shown. If they do, the instance is the machine's and goes; else it stays.
-func TestTagsThatMayComeAreWaitedFor(t *testing.T) {
+// Rule untagged-instance-left-alone: if the answer of the tagging call was lost, the deletion waits until the tags
+// would have shown. If they show, the instance belongs to the machine and is deleted. Otherwise it stays.
+func TestDeletionWaitsForTagsThatMayShowLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		late  time.Duration
 		stays bool
-	}{"they come": {40 * time.Second, false}, "they do not": {0, true}} {
+	}{"the tags show": {40 * time.Second, false}, "the tags do not show": {0, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			id := w.adoptable()
 			w.nodeOfAnother(id)
-			w.born("m", of(id))
+			w.createMachine("m", withProviderID(id))
 			w.cloud.Will("Adopt", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: c.late})
 			w.reconcile("m")
 			if m := w.get("m"); !m.Adopting() {
-				t.Fatalf("it is not written down that tags were asked for: %+v", m.Status.Launch)
+				t.Fatalf("the status does not record that tags were requested: %+v", m.Status.Launch)
 			}
 			w.restart()
 			began := w.clock.Now()
@@ -372,9 +372,9 @@ func TestTagsThatMayComeAreWaitedFor(t *testing.T) {
 	}
 }
 
-// Rule untagged-instance-left-alone: cut anywhere, an adoption and its deletion lead to the same end; the instance is
-// never deleted before it was tagged.
-func TestAnAdoptionThatIsCutGoesOn(t *testing.T) {
+// Rule untagged-instance-left-alone: wherever an adoption and the deletion are interrupted, the end is the same. The
+// instance is never deleted before it was tagged.
+func TestInterruptedAdoptionContinues(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {
 		for _, deletedEarly := range []bool{false, true} {
@@ -384,7 +384,7 @@ func TestAnAdoptionThatIsCutGoesOn(t *testing.T) {
 					w := newWorld(t)
 					id := w.adoptable()
 					w.nodeOfAnother(id)
-					w.born("m", of(id))
+					w.createMachine("m", withProviderID(id))
 					w.effects.next = cut{at: at, after: mode.after, dies: mode.dies}
 					if deletedEarly {
 						_, _ = w.pass("m")
@@ -410,13 +410,13 @@ func TestAnAdoptionThatIsCutGoesOn(t *testing.T) {
 	}
 }
 
-// Rule unsuitable-instance-refused: somebody who gives a machine an ID while it is being launched gets no second
-// instance for it, and there is none lost.
+// Rule unsuitable-instance-refused: if a provider ID is set on a machine that is being launched, the machine gets no
+// second instance, and no instance is lost.
 func TestAMachineThatIsBeingLaunchedAdoptsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
-	w.born("m")
+	w.createMachine("m")
 	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: 10 * time.Second})
 	w.reconcile("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ProviderID = id })
@@ -429,7 +429,7 @@ func TestAMachineThatIsBeingLaunchedAdoptsNothing(t *testing.T) {
 	w.delete("m")
 	w.untilGone("m")
 	if left := w.cloud.Live(); len(left) != 1 || left[0].ProviderID != id {
-		t.Errorf("left are %+v", left)
+		t.Errorf("these instances remain: %+v", left)
 	}
 }
 
@@ -437,12 +437,12 @@ func tags(cluster, uid string) map[string]string {
 	return map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: uid}
 }
 
-// Rule adopted-counts-as-declared: an adopted instance is in the scope of orphans like any other: it carries the tags.
-func TestAnAdoptedInstanceIsDescribedForItsDeletion(t *testing.T) {
+// Rule adopted-counts-as-declared: an adopted instance can be found by its tags and is deleted like any other.
+func TestAdoptedInstanceIsRecordedForItsDeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
-	w.born("m", of(id))
+	w.createMachine("m", withProviderID(id))
 	w.reconcile("m")
 	m := w.get("m")
 	if i := m.Status.Instance; i == nil || i.Provider != fakeProvider || i.CredentialsRef == nil ||

@@ -10,10 +10,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// What a machine with a provider ID waits for before it takes the instance over: each change is an event of the wiring.
+// Each change that a machine with a provider ID may wait for before it adopts the instance is an event of the wiring.
 //
 // Rule: adoption-waits-end-with-events.
-func TestWhatWakesAMachineThatWaitsToAdopt(t *testing.T) {
+func TestEventsThatEndTheWaitForAnAdoption(t *testing.T) {
 	class := func(change func(*v1beta1.MachineClass)) *v1beta1.MachineClass {
 		c := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Generation: 1, Annotations: map[string]string{
 			v1beta1.AnnotationAdoptFromCluster: "lost"}}}
@@ -24,12 +24,12 @@ func TestWhatWakesAMachineThatWaitsToAdopt(t *testing.T) {
 		change func(*v1beta1.MachineClass)
 		wakes  bool
 	}{
-		"the permission is given": {func(c *v1beta1.MachineClass) {
+		"the permission is granted": {func(c *v1beta1.MachineClass) {
 			c.Annotations[v1beta1.AnnotationAdoptFromClusterUntil] = "2026-01-31T15:00:00Z"
 		}, true},
 		"the permission is withdrawn": {func(c *v1beta1.MachineClass) { c.Annotations = nil }, true},
-		"spec.adoption":               {func(c *v1beta1.MachineClass) { c.Generation++ }, true},
-		"the status": {func(c *v1beta1.MachineClass) {
+		"spec.adoption changes":       {func(c *v1beta1.MachineClass) { c.Generation++ }, true},
+		"the status changes": {func(c *v1beta1.MachineClass) {
 			c.Status.ObservedGeneration++
 		}, false},
 	} {
@@ -45,9 +45,9 @@ func TestWhatWakesAMachineThatWaitsToAdopt(t *testing.T) {
 		before, after string
 		wakes         bool
 	}{
-		"its instance is replaced": {"fake://1", "", true},
-		"nothing of this":          {"fake://1", "fake://1", false},
-		"it is launched":           {"", "fake://1", false},
+		"the instance is replaced": {"fake://1", "", true},
+		"the provider ID stays":    {"fake://1", "fake://1", false},
+		"the machine is launched":  {"", "fake://1", false},
 	} {
 		if got := instanceReleased().Update(event.UpdateEvent{ObjectOld: with(test.before),
 			ObjectNew: with(test.after)}); got != test.wakes {
@@ -55,19 +55,19 @@ func TestWhatWakesAMachineThatWaitsToAdopt(t *testing.T) {
 		}
 	}
 	if !instanceReleased().Delete(event.DeleteEvent{Object: with("fake://1")}) {
-		t.Error("the older machine is gone, and nothing wakes the younger one")
+		t.Error("the older machine is gone, but nothing triggers the younger one")
 	}
 }
 
 // Rule: adoption-waits-end-with-events.
-func TestAPermissionThatDoesNotCountYetIsWaitedFor(t *testing.T) {
+func TestAdoptionWaitsForTheStartOfItsPermission(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	id := "fake://" + w.namespace + "/m-1"
-	w.formerly(id, "lost", "m")
+	w.putFormer(id, "lost", "m")
 	w.permit("small", "lost", w.clock.Now().Add(v1beta1.MaxAdoptionFromCluster+time.Hour))
-	w.born("m", of(id))
+	w.createMachine("m", withProviderID(id))
 	again := w.reconcile("m").RequeueAfter
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonAdoptionForbidden)
 	if again < 59*time.Minute || again > time.Hour {

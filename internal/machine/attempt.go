@@ -18,25 +18,24 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// tokenReserve is for how much longer a bootstrap token is good than the Machine has time to join: the time in which
-// the target cluster is unreachable does not count (rule join-timeout-fails-machine), and a cluster that is back
-// removes at once what expired meanwhile. With the Machine that has joined, or failed to, the token goes in any case.
+// tokenReserve is how much longer a bootstrap token is valid than the Machine has time to join. Time in which the
+// target cluster is unreachable does not count for the join (rule join-timeout-fails-machine), and a recovered cluster
+// removes expired tokens at once. When the Machine has joined, or failed to join, its token is deleted in any case.
 const tokenReserve = time.Hour
 
-// maxTokenLife is how long a bootstrap token is good at most, beside tokenReserve. Whoever reads the user data of an
-// instance can join with it until then. It is extended while its machine may still join.
+// maxTokenLife is the longest validity of a bootstrap token, not counting tokenReserve. Anyone who reads the user data
+// of an instance can join with its token until then. The token is extended while its machine may still join.
 const maxTokenLife = 4 * time.Hour
 
-// tokenLife returns how long a token is good whose machine has so much time to join.
+// tokenLife returns how long a token is valid for a machine that has the given time left to join.
 func tokenLife(left time.Duration) time.Duration { return min(left, maxTokenLife) + tokenReserve }
 
-// extendToken keeps the token of a machine good that has more time to join than a token lives. That it fails holds
-// nothing else up: the token is still good for an hour then.
+// extendToken extends the token of a machine that has more time to join than a token is valid. A failure does not delay
+// other steps, because the token is still valid for tokenReserve at that time.
 func (s *launchStep) extendToken(ctx context.Context) (progress, error) {
 	m := s.machine
 	if s.Target == nil || m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife || m.Spec.ProviderID == "" ||
-		m.Status.NodeRef != nil ||
-		s.hasRun() || m.Status.FailureReason != "" || machinestate.Paused(m) || s.outage() {
+		m.Status.NodeRef != nil || s.hasRun() || m.Status.FailureReason != "" || machinestate.Paused(m) || s.outage() {
 		return next, nil
 	}
 	due := s.states.get(m).launch.extendTokenAt
@@ -50,7 +49,7 @@ func (s *launchStep) extendToken(ctx context.Context) (progress, error) {
 		logf.FromContext(ctx).Error(err, "Cannot extend the bootstrap token of a machine that has not joined yet")
 		due = s.now.Add(time.Minute)
 	case ends.IsZero():
-		due = s.now.Add(maxTokenLife) // It has none.
+		due = s.now.Add(maxTokenLife) // The machine has no token.
 	default:
 		due = ends.Add(-tokenReserve)
 		due = later(due, s.now.Add(time.Minute))
@@ -67,9 +66,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// findLaunched looks for an instance of this Machine whose answer was lost. Where there is none, the next attempt is
-// opened once a Create still under way at the cloud would have shown. Without an instance, another pass follows at a
-// time.
+// findLaunched looks for an instance of this Machine for which the answer of Create was lost. If there is none, it
+// opens the next attempt as soon as the settle time has passed, because an earlier Create may still take effect. If it
+// returns no instance, another pass is scheduled.
 func (s *launchStep) findLaunched(ctx context.Context, inputs resolve.Resolved,
 	attempt bootstrap.Attempt) (*provider.Instance, error) {
 	instance, err := s.instance.get(ctx, inputs)
@@ -77,14 +76,14 @@ func (s *launchStep) findLaunched(ctx context.Context, inputs resolve.Resolved,
 		return instance, err
 	}
 	if left := s.createUnsettled(); left > 0 {
-		s.preparing("Waiting until an instance that may have been asked for would have shown.")
+		s.preparing("Waiting for the settle time to pass, because an earlier call may still create an instance.")
 		s.requeueIn(left)
 		return nil, nil
 	}
 	return nil, s.openAttempt(ctx, attempt)
 }
 
-// createUnsettled returns how long a Create, of this process or of one before it, may still take effect unseen.
+// createUnsettled returns for how much longer a Create call of this process or an earlier one may take effect unseen.
 func (s *launchStep) createUnsettled() time.Duration {
 	since := s.states.get(s.machine).launch.ambiguousAt
 	if since.Before(s.leading) {
@@ -93,10 +92,11 @@ func (s *launchStep) createUnsettled() time.Duration {
 	return since.Add(s.Cloud.CreateSettle()).Sub(s.now)
 }
 
-// openAttempt records that the next Create is a new one. It is durable before it is used.
+// openAttempt starts the next attempt, whose Create is a new call to the cloud. The number of the attempt must be
+// durable before it is used.
 func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
 	if s.Target != nil {
-		// Nobody can join with it any more.
+		// No instance may join with the token of the last attempt any more.
 		if err := s.tokens.Delete(ctx, last); err != nil {
 			return err
 		}
@@ -106,18 +106,18 @@ func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) er
 		launch.OldProviderID, launch.NoCapacitySince, launch.Refused = before.OldProviderID, before.NoCapacitySince, before.Refused
 	}
 	s.machine.Status.Launch, s.machine.Status.Applied = launch, nil
-	s.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", launch.Attempt))
+	s.preparing(fmt.Sprintf("Starting attempt %d to create the instance.", launch.Attempt))
 	s.states.update(s.machine, func(m *machineState) { *m = machineState{} })
 	if launch.Attempt == last.Number {
-		s.requeueIn(time.Minute) // The number cannot grow any more, so nothing else keeps this from going round at once.
+		s.requeueIn(time.Minute) // The number cannot grow any more. Avoid a busy loop.
 		return nil
 	}
 	s.requeueIn(time.Millisecond)
 	return nil
 }
 
-// renderUserData renders the template, with a bootstrap token if it asks for one. It waits (false) where a new attempt
-// has to be opened first.
+// renderUserData renders the user data template, with a bootstrap token if the template uses one. Its progress is not
+// next if a new attempt has to be opened first.
 func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved,
 	attempt bootstrap.Attempt) (provider.Secret,
 	progress, error) {
@@ -132,12 +132,12 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 	if s.Target != nil {
 		api, err := s.Target.API()
 		if err != nil {
-			s.preparing("It is not known yet how the instance reaches the target cluster: " + err.Error())
+			s.preparing("Cannot render the user data: the endpoint of the target cluster is not known yet: " + err.Error())
 			return provider.Secret{}, onError, err
 		}
 		values.APIEndpoint, values.CABundle = api.URL, api.CABundle
 	}
-	// A token of a machine that gets no instance would stay until it expires.
+	// Check before creating the token: the token of a machine that gets no instance would stay until it expires.
 	if err := bootstrap.Check(inputs.UserData, values); err != nil {
 		s.refused(v1beta1.ReasonInvalidConfiguration, err.Error())
 		return provider.Secret{}, onInputs, nil
@@ -150,7 +150,7 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 			s.states.update(s.machine, func(m *machineState) { m.launch.token = true })
 		}
 		if err != nil {
-			s.preparing("The bootstrap token cannot be made: " + err.Error())
+			s.preparing("Cannot create the bootstrap token: " + err.Error())
 			return provider.Secret{}, onError, err
 		}
 		if token.Expires.Sub(s.now) < tokenReserve+(life-tokenReserve)/2 {
@@ -179,14 +179,15 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 	return provider.NewSecret(out), next, nil
 }
 
-// attempt names the current attempt.
+// attempt identifies the current attempt.
 func (s *launchStep) attempt() bootstrap.Attempt {
 	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID,
 		Number: s.machine.LaunchAttempt()}
 }
 
-// fingerprintOf changes whenever trying Create again could have another outcome for a reason of ours, or a person
-// asks for a try. It is kept in memory only and compared for equality; the hash keeps secrets out of it.
+// fingerprintOf changes whenever another Create call could have another outcome, because its inputs changed or an
+// administrator requested a retry. It is kept in memory only and compared for equality. The hash keeps secrets out of
+// it.
 func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstrap.Attempt) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", attempt, m.Spec.Version, inputs.ClassName)

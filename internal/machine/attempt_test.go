@@ -18,11 +18,11 @@ import (
 
 const joinsWithToken = "join <<API_ENDPOINT>> as <<MACHINE_NAME>> with <<BOOTSTRAP_TOKEN>>"
 
-// A Create whose answer was lost may have made an instance that lookups do not show yet. When the next one is refused
-// since its user data differs, the machine has to wait for it to show; a new attempt would make a twin.
+// A Create whose answer was lost may have created an instance that reads do not show yet. If the next Create is refused
+// because its user data differs, the machine has to wait for that instance. A new attempt would create a twin.
 //
 // Rule: create-is-idempotent.
-func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
+func TestInstanceOfALostCreateIsFoundBeforeAnotherIsCreated(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
@@ -39,13 +39,13 @@ func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, joining)
-			// A long time passes between the start of the processes and the birth of the machine.
+			// A long time passes between the start of the processes and the creation of the machine.
 			w.reconcile("nobody")
 			standby := New(w.options)
 			w.step(10 * time.Minute)
 			w.cloud.Blind = 40 * time.Second
 			w.class("small", "one")
-			w.born("m")
+			w.createMachine("m")
 			w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"),
 				Late: time.Millisecond})
 			w.step(w.reconcile("m").RequeueAfter)
@@ -53,21 +53,21 @@ func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
 			tc.then(w, standby)
 			m := w.untilPhase("m", v1beta1.MachineRunning)
 			if made := w.cloud.Created(m.UID); made != 1 || len(w.cloud.Twins()) > 0 {
-				t.Errorf("%d instances were made", made)
+				t.Errorf("%d instances were created", made)
 			}
 		})
 	}
 }
 
-// A token whose instance came and went is spent: once that is certain, a new attempt is opened, with a token of its
-// own.
+// The token of an instance that was created and is gone cannot be used again. Once that is certain, a new attempt is
+// opened, with its own token.
 //
 // Rule: attempt-recorded-before-use.
-func TestASpentAttemptIsFollowedByAnother(t *testing.T) {
+func TestAttemptWithoutAnInstanceIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
 	w.class("small", joinsWithToken)
-	m := w.born("m")
+	m := w.createMachine("m")
 	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: time.Millisecond})
 	before := w.clock.Now()
 	w.step(w.reconcile("m").RequeueAfter)
@@ -77,25 +77,25 @@ func TestASpentAttemptIsFollowedByAnother(t *testing.T) {
 		t.Errorf("attempt is %d", m.LaunchAttempt())
 	}
 	if waited := w.clock.Since(before); waited < w.cloud.Settle {
-		t.Errorf("another attempt was made after %s, before the first had settled", waited)
+		t.Errorf("another attempt began after %s, before the settle time of the first had passed", waited)
 	}
 	last := w.cloud.Requests()[len(w.cloud.Requests())-1]
 	if last.Token != string(m.UID)+"-2" {
-		t.Errorf("the second attempt was made with the token %s", last.Token)
+		t.Errorf("the second attempt has the token %s", last.Token)
 	}
 	if n := len(w.tokens()); n != 0 {
-		t.Errorf("%d bootstrap tokens are left of a machine that runs", n)
+		t.Errorf("a running machine has %d bootstrap tokens left", n)
 	}
 }
 
-// A bootstrap token must live long enough to join with.
+// A bootstrap token must be valid long enough for a machine to join.
 //
 // Rule: attempt-recorded-before-use.
-func TestAnOldTokenIsReplacedByANewAttempt(t *testing.T) {
+func TestOldBootstrapTokenIsReplacedByANewAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	for range 40 {
 		w.cloud.Fail("Create", provider.Errorf(provider.Throttled, "slow down"))
 	}
@@ -108,14 +108,14 @@ func TestAnOldTokenIsReplacedByANewAttempt(t *testing.T) {
 		t.Errorf("%d calls after the new attempt, user data %s", len(requests)-created, requests[created].UserData.Reveal())
 	}
 	if age := w.clock.Since(m.CreationTimestamp.Time); age < 10*time.Minute {
-		t.Errorf("the token was replaced after %s, it lives 20m", age)
+		t.Errorf("the token was replaced after %s, but is valid for 20m", age)
 	}
 	if n := len(w.tokens()); n != 0 {
-		t.Errorf("%d bootstrap tokens are left of a machine that runs", n)
+		t.Errorf("a running machine has %d bootstrap tokens left", n)
 	}
 }
 
-// The decision to create is taken on the live object: a cache may be late by any amount.
+// The decision to create is based on a live read, because a cache may lag behind by any amount.
 //
 // Rule: no-create-from-stale-view.
 func TestAStaleCacheCreatesNothing(t *testing.T) {
@@ -127,13 +127,13 @@ func TestAStaleCacheCreatesNothing(t *testing.T) {
 		{"launched meanwhile", func(w *world) { w.reconcile("m") }},
 		{"being deleted meanwhile", func(w *world) { w.delete("m") }},
 		{"gone meanwhile", func(w *world) { w.delete("m"); w.untilGone("m") }},
-		{"another one meanwhile", func(w *world) { w.delete("m"); w.untilGone("m"); w.born("m") }},
+		{"replaced by another of the same name meanwhile", func(w *world) { w.delete("m"); w.untilGone("m"); w.createMachine("m") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.class("small", "")
-			w.born("m")
+			w.createMachine("m")
 			stale := w.get("m")
 			tc.then(w)
 			w.options.Client = interceptor.NewClient(w.options.Client.(client.WithWatch), interceptor.Funcs{
@@ -150,21 +150,21 @@ func TestAStaleCacheCreatesNothing(t *testing.T) {
 			w.effects.clear()
 			result := w.reconcile("m")
 			if done := w.effects.of(); len(done) > 0 || result.RequeueAfter == 0 {
-				t.Errorf("a pass over a stale machine did %q and comes back after %s", done, result.RequeueAfter)
+				t.Errorf("a pass over a stale machine did %q and is repeated after %s", done, result.RequeueAfter)
 			}
 		})
 	}
 }
 
-// The token secret is the one thing that a launch writes into the target cluster; an outage of it is no error of the
-// machine.
+// The token secret is the only object that a launch writes to the target cluster. An outage of that cluster is not a
+// failure of the machine.
 //
 // Rule: token-only-on-request.
 func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.refuse = func(verb string, o runtime.Object) error {
 		if _, ok := o.(*corev1.Secret); ok && verb == "create" {
 			return errors.New("connection refused")
@@ -179,15 +179,15 @@ func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {
 	w.untilPhase("m", v1beta1.MachineRunning)
 }
 
-// Rule attempt-recorded-before-use: what a call that lasted long may still do is not forgotten while it can do it.
-func TestTheSettlingTimeCountsFromTheEndOfTheCall(t *testing.T) {
+// Rule attempt-recorded-before-use: the possible effect of a long call is remembered as long as it may appear.
+func TestSettleTimeCountsFromTheEndOfTheCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
 	w.reconcile("nobody")
 	w.step(10 * time.Minute)
 	w.cloud.Settle, w.cloud.Blind = time.Minute, 40*time.Second
 	w.class("small", "one")
-	w.born("m")
+	w.createMachine("m")
 	w.cloud.Will("Create", fakecloud.Step{
 		Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: time.Millisecond,
 		During: func() { w.step(50 * time.Second) },
@@ -196,6 +196,6 @@ func TestTheSettlingTimeCountsFromTheEndOfTheCall(t *testing.T) {
 	w.setSecret("small-user-data", "userData", "two")
 	m := w.untilPhase("m", v1beta1.MachineRunning)
 	if made := w.cloud.Created(m.UID); made != 1 || len(w.cloud.Twins()) > 0 {
-		t.Errorf("%d instances were made", made)
+		t.Errorf("%d instances were created", made)
 	}
 }

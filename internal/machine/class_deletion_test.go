@@ -15,7 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// deleteClass asks for the deletion of the class "small", and decides about its Machines as its controller would.
+// deleteClass requests the deletion of the class "small", and sets the decision about its Machines as the class
+// controller would.
 func (w *world) deleteClass(reason string) {
 	w.t.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
@@ -42,7 +43,7 @@ func TestAClassThatIsBeingDeletedServesWhileItIsInUse(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	w.deleteClass(v1beta1.ReasonDeletionStarted)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	want(t, "driver calls before it is decided", w.effects.calls())
 	w.decideClass(v1beta1.ReasonInUse)
@@ -50,14 +51,14 @@ func TestAClassThatIsBeingDeletedServesWhileItIsInUse(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 }
 
-// Nothing was asked of the cloud for the machine, so it says that it does not hold the class, whatever else is missing.
+// No instance was requested for the machine, so it reports that it does not hold the class, whatever else is missing.
 //
 // Rules: launch-needs-protected-inputs, class-deletion-is-decided.
-func TestAMachineReleasesAClassThatServesNoMore(t *testing.T) {
+func TestMachineReleasesAClassThatStoppedServing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*v1beta1.Machine){
-		"as a set makes it": func(*v1beta1.Machine) {},
-		"paused":            func(m *v1beta1.Machine) { m.Annotations = map[string]string{v1beta1.AnnotationPaused: ""} },
+		"created by a set": func(*v1beta1.Machine) {},
+		"paused":           func(m *v1beta1.Machine) { m.Annotations = map[string]string{v1beta1.AnnotationPaused: ""} },
 		"refused": func(m *v1beta1.Machine) {
 			m.Spec.Node.Labels = map[string]string{v1beta1.NodeLabelMachine: "x"}
 		},
@@ -66,24 +67,24 @@ func TestAMachineReleasesAClassThatServesNoMore(t *testing.T) {
 		w.options.MachineCacheVersion = func() string { return "999999999" }
 		w.restart()
 		w.class("small", "")
-		w.born("first")
-		w.reconcile("first") // From now on this process knows which machines are its own.
+		w.createMachine("first")
+		w.reconcile("first") // From now on this process knows which machines no other process has launched.
 		w.deleteClass(v1beta1.ReasonWithdrawn)
-		w.letGo(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small-credentials"}})
+		w.removeFinalizers(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small-credentials"}})
 		w.deleteObject(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small-credentials"}})
-		w.born("m", change)
+		w.createMachine("m", change)
 		w.effects.clear()
 		w.reconcile("m")
 		w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonClassDeleting)
 		want(t, name+": driver calls", w.effects.calls())
 		if !resolve.ReleasesClass(w.get("m")) {
-			t.Errorf("%s: it holds the class", name)
+			t.Errorf("%s: the machine still holds the class", name)
 		}
 		w.wantRest("m")
 	}
 }
 
-// The process that was there before may have asked for an instance: the cloud is asked, and given time to show it.
+// An earlier process may have requested an instance, so the cloud is asked and given time to show it.
 //
 // Rule: class-deletion-is-decided.
 func TestAMachineHoldsItsClassWhileAnInstanceMayShow(t *testing.T) {
@@ -91,7 +92,7 @@ func TestAMachineHoldsItsClassWhileAnInstanceMayShow(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	w.deleteClass(v1beta1.ReasonWithdrawn)
-	w.born("m")
+	w.createMachine("m")
 	settle := w.cloud.CreateSettle()
 	if again := w.reconcile("m").RequeueAfter; again <= 0 || again > settle || resolve.ReleasesClass(w.get("m")) {
 		t.Errorf("checks again after %s; released: %t", again, resolve.ReleasesClass(w.get("m")))
@@ -99,18 +100,18 @@ func TestAMachineHoldsItsClassWhileAnInstanceMayShow(t *testing.T) {
 	w.step(settle)
 	w.reconcile("m")
 	if !resolve.ReleasesClass(w.get("m")) {
-		t.Errorf("it holds the class: %+v", w.get("m").Status)
+		t.Errorf("the machine still holds the class: %+v", w.get("m").Status)
 	}
 }
 
-// The answer to Create was lost with the process, and the class was deleted meanwhile.
+// The answer of Create was lost when the process died, and the class was deleted in the meantime.
 //
 // Rule: class-deletion-is-decided.
-func TestAnInstanceWhoseAnswerWasLostHoldsItsClass(t *testing.T) {
+func TestInstanceOfALostCreateHoldsItsClass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	m := w.born("m")
+	m := w.createMachine("m")
 	if _, err := w.cloud.Create(t.Context(), provider.CreateRequest{Machine: identity(m), ClusterID: "cluster",
 		Token: string(m.UID) + "-1", Tags: map[string]string{provider.TagCluster: "cluster",
 			provider.TagMachineUID: string(m.UID), provider.TagMachine: client.ObjectKeyFromObject(m).String()}}); err != nil {
@@ -123,8 +124,9 @@ func TestAnInstanceWhoseAnswerWasLostHoldsItsClass(t *testing.T) {
 	}
 }
 
-// The machine waited for one class to go and is launched from the next one of that name. Before the cloud is called it
-// holds that class in the API server, since nothing else would if the process ended then.
+// The machine waited for the deletion of one class, and is launched from the next class with the same name. Before the
+// cloud is called, the API server must record that the machine holds that class, because nothing else would if the
+// process died then.
 //
 // Rule: class-deletion-is-decided.
 func TestAMachineHoldsItsNewClassBeforeTheCloudIsCalled(t *testing.T) {
@@ -132,11 +134,11 @@ func TestAMachineHoldsItsNewClassBeforeTheCloudIsCalled(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	w.deleteClass(v1beta1.ReasonWithdrawn)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.step(w.cloud.CreateSettle())
 	w.reconcile("m")
-	w.letGo(&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}})
+	w.removeFinalizers(&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}})
 	again := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small",
 		Finalizers: []string{v1beta1.InUseFinalizer}}}
 	again.Spec.Provider, again.Spec.ProviderSpec = w.cloud.ProviderName, &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
@@ -153,11 +155,11 @@ func TestAMachineHoldsItsNewClassBeforeTheCloudIsCalled(t *testing.T) {
 	}
 }
 
-// A Secret that is held serves while it is being deleted, as one of a class does. One that is not held goes at any
-// moment.
+// A protected Secret serves while it is being deleted, like that of a class. A Secret without the finalizer may
+// disappear at any moment.
 //
 // Rule: launch-needs-protected-inputs.
-func TestCredentialsOfTheInlineFormServeWhileTheyAreHeld(t *testing.T) {
+func TestInlineCredentialsServeWhileProtected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	secret := w.secret("going", "token", "hunter2")
@@ -168,7 +170,7 @@ func TestCredentialsOfTheInlineFormServeWhileTheyAreHeld(t *testing.T) {
 		m.Spec.ClassRef, m.Spec.Provider = nil, w.cloud.ProviderName
 		m.Spec.ProviderSpec, m.Spec.CredentialsRef = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}, &v1beta1.LocalRef{Name: "going"}
 	}
-	w.born("served", inline)
+	w.createMachine("served", inline)
 	w.reconcile("served")
 	w.wantPhase(w.get("served"), v1beta1.MachineProvisioned)
 
@@ -179,7 +181,7 @@ func TestCredentialsOfTheInlineFormServeWhileTheyAreHeld(t *testing.T) {
 	if err := w.api.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	w.born("late", inline)
+	w.createMachine("late", inline)
 	w.effects.clear()
 	w.reconcile("late")
 	w.wantCondition(w.get("late"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonCredentialsNotFound)

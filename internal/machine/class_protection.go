@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// awaitClassProtection waits until the class, or the credentials, cannot vanish before the instance: with them
-// gone, an instance that was asked for and not recorded could not be deleted.
+// awaitClassProtection waits until the finalizers of the class and the credentials keep them from disappearing before
+// the instance. Without them, an instance that was requested but not recorded could not be deleted.
 func (s *launchStep) awaitClassProtection(inputs resolve.Resolved) progress {
 	switch {
 	case inputs.Leaving != nil:
@@ -29,9 +29,10 @@ func (s *launchStep) awaitClassProtection(inputs resolve.Resolved) progress {
 	return onInputs
 }
 
-// releaseClass says of a Machine whose class is being deleted and serves no more that it does not hold the class, once
-// that is proven: nothing was asked of the cloud for it, or the cloud has nothing and would show it by now. It needs
-// neither a slot nor any other input of a launch, because the class waits for it.
+// releaseClass reports that the Machine does not hold its class any more, if the class is being deleted and creates no
+// more machines. It does so only after proof: no call to create an instance was made, or the cloud shows no instance
+// although the settle time has passed. This needs neither a slot nor any other input of a launch, because the deletion
+// of the class waits for it.
 func (s *launchStep) releaseClass(ctx context.Context) (progress, error) {
 	if s.machine.Spec.ClassRef == nil {
 		return next, nil
@@ -46,7 +47,7 @@ func (s *launchStep) releaseClass(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if !resolve.ReleasesClass(s.machine) {
-		if proceed, err := s.nothingAsked(ctx); err != nil || proceed != next {
+		if proceed, err := s.confirmNothingRequested(ctx); err != nil || proceed != next {
 			return proceed, err
 		}
 	}
@@ -54,9 +55,9 @@ func (s *launchStep) releaseClass(ctx context.Context) (progress, error) {
 	return onInputs, nil
 }
 
-// nothingAsked proves that no instance was asked for, or records the one that there is.
-func (s *launchStep) nothingAsked(ctx context.Context) (progress, error) {
-	ours, err := s.ours(ctx)
+// confirmNothingRequested proves that no instance was requested, or records the instance that exists.
+func (s *launchStep) confirmNothingRequested(ctx context.Context) (progress, error) {
+	ours, err := s.isOurs(ctx)
 	if err != nil {
 		return onError, err
 	}
@@ -69,7 +70,7 @@ func (s *launchStep) nothingAsked(ctx context.Context) (progress, error) {
 		return onInputs, nil
 	}
 	if err != nil {
-		return onError, fmt.Errorf("resolve how to find an instance before its class goes: %w", err)
+		return onError, fmt.Errorf("resolve how to find the instance before the class is deleted: %w", err)
 	}
 	instance, err := s.instance.get(ctx, inputs)
 	switch {
@@ -84,19 +85,19 @@ func (s *launchStep) nothingAsked(ctx context.Context) (progress, error) {
 		return s.after(time.Millisecond), nil
 	}
 	if left := s.createUnsettled(); left > 0 {
-		s.trying(v1beta1.ReasonProvisioning, "The class is being deleted. Waiting until an instance that may have been asked "+
-			"for would have shown.")
+		s.trying(v1beta1.ReasonProvisioning, "The class is being deleted. Waiting for the settle time to pass, because an "+
+			"earlier call may still create an instance.")
 		return s.after(left), nil
 	}
 	return next, nil
 }
 
-// holdClass takes back, before the cloud is called, that the Machine does not hold its class.
+// holdClass withdraws the report that the Machine does not hold its class, before the cloud is called.
 func (s *launchStep) holdClass(ctx context.Context) error {
 	if !resolve.ReleasesClass(s.machine) {
 		return nil
 	}
-	s.trying(v1beta1.ReasonProvisioning, "The instance is about to be created.")
+	s.trying(v1beta1.ReasonProvisioning, "Creating the instance.")
 	version := s.before.ResourceVersion
 	if err := s.writeStatus(ctx); err != nil {
 		return err
@@ -107,9 +108,9 @@ func (s *launchStep) holdClass(ctx context.Context) error {
 	return nil
 }
 
-// confirmClassProtection asks the API server itself whether the class is held, once. If it is, it stays as long as
-// the Machine holds it, which the controller of classes sees: the finalizer goes only when the class is being deleted
-// and no Machine holds it, and this process removes it, by what its cache of classes says.
+// confirmClassProtection reads the class once from the API server and checks that its finalizer protects it. From then
+// on, the class stays as long as the Machine holds it: only this process removes the finalizer, and only if its cache
+// shows that the class is being deleted and that no Machine holds it.
 func (s *launchStep) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {
 	if inputs.ClassName == "" {
 		return nil
@@ -130,7 +131,7 @@ func (s *launchStep) confirmClassProtection(ctx context.Context, inputs resolve.
 	case !resolve.Serves(class) || !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer):
 		return errStale
 	}
-	if class.DeletionTimestamp.IsZero() { // One that is being deleted may cease to serve.
+	if class.DeletionTimestamp.IsZero() { // A class that is being deleted may stop serving.
 		s.term.noteProtected(key, class.UID)
 	}
 	return nil

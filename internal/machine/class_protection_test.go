@@ -14,10 +14,10 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// Most waits are too short to be worth a word.
+// Most waits for protection are too short to be reported.
 //
 // Rule: launch-needs-protected-inputs.
-func TestNothingIsLaunchedWithWhatMayVanish(t *testing.T) {
+func TestLaunchWaitsForProtectedClassAndCredentials(t *testing.T) {
 	t.Parallel()
 	for what, loose := range map[string]func(w *world) client.Object{
 		`MachineClass "small"`: func(w *world) client.Object {
@@ -30,8 +30,8 @@ func TestNothingIsLaunchedWithWhatMayVanish(t *testing.T) {
 		w := newWorld(t)
 		w.class("small", "")
 		o := loose(w)
-		w.letGo(o)
-		w.born("m")
+		w.removeFinalizers(o)
+		w.createMachine("m")
 		if again := w.wantQuiet("m").RequeueAfter; again != silentWait {
 			t.Errorf("%s: checks again after %s", what, again)
 		}
@@ -49,15 +49,15 @@ func TestNothingIsLaunchedWithWhatMayVanish(t *testing.T) {
 	}
 }
 
-// The cache has the class as it was before it was let go.
+// The cache shows the class as it was before its finalizer was removed.
 //
 // Rule: launch-needs-protected-inputs.
-func TestALateCacheLaunchesNothingWithAClassThatMayVanish(t *testing.T) {
+func TestLateCacheDoesNotLaunchWithAnUnprotectedClass(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world, class *v1beta1.MachineClass){
-		"let go":        func(w *world, class *v1beta1.MachineClass) { w.letGo(class) },
-		"being deleted": func(w *world, class *v1beta1.MachineClass) { w.deleteObject(class) },
-		"gone":          func(w *world, class *v1beta1.MachineClass) { w.letGo(class); w.deleteObject(class) },
+		"finalizer removed": func(w *world, class *v1beta1.MachineClass) { w.removeFinalizers(class) },
+		"being deleted":     func(w *world, class *v1beta1.MachineClass) { w.deleteObject(class) },
+		"gone":              func(w *world, class *v1beta1.MachineClass) { w.removeFinalizers(class); w.deleteObject(class) },
 	} {
 		w := newWorld(t)
 		w.class("small", "")
@@ -70,22 +70,22 @@ func TestALateCacheLaunchesNothingWithAClassThatMayVanish(t *testing.T) {
 		w.options.Classes = &resolver
 		w.restart()
 		change(w, class)
-		w.born("m")
+		w.createMachine("m")
 		if w.wantQuiet("m").RequeueAfter == 0 {
-			t.Errorf("%s: nobody checks again", name)
+			t.Errorf("%s: no further pass is scheduled", name)
 		}
 		want(t, name+": driver calls", w.effects.calls())
 	}
 }
 
-// lateClass is a cache that has one class as it was.
+// lateClass is a cache that shows an old version of one class.
 type lateClass struct {
 	client.Reader
 	class *v1beta1.MachineClass
 }
 
 func (l lateClass) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-	if class, is := o.(*v1beta1.MachineClass); is {
+	if class, ok := o.(*v1beta1.MachineClass); ok {
 		l.class.DeepCopyInto(class)
 		return nil
 	}

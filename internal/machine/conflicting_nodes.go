@@ -15,13 +15,13 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// A kubelet says itself which provider ID its Node has, but not which name: that is in the certificate it joined
-// with. So a Node that has the Machine's provider ID is the Machine's only if its name is the one that the provider
-// tells for the instance. Where the provider cannot tell, it is not the Machine's if it joined with another bootstrap
-// token, or has the name of another Machine. Any other Node conflicts.
+// A kubelet chooses the provider ID of its Node freely, but not the Node's name, which comes from its client
+// certificate. Therefore a Node with the Machine's provider ID belongs to the Machine only if it has the name that the
+// provider reports for the instance. If the provider reports no name, the Node conflicts if it joined with another
+// bootstrap token, or if it has the name of another Machine's Node.
 
-// splitConflicting divides the Nodes with the Machine's provider ID into those that may be its own and conflicting
-// ones.
+// splitConflicting divides the Nodes with the Machine's provider ID into those that may belong to the Machine and those
+// that conflict.
 func (s *registrationStep) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node,
 	err error) {
 	for _, node := range nodes {
@@ -56,10 +56,10 @@ func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node)
 		joins, err = s.joins.Of(ctx, node.Name)
 	}
 	switch {
-	case apierrors.IsForbidden(err): // Who may not read tokens has made none.
+	case apierrors.IsForbidden(err): // A process that may not read tokens has created none.
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("find out who joined as node %s: %w", node.Name, err)
+		return false, fmt.Errorf("find the bootstrap tokens that node %s joined with: %w", node.Name, err)
 	}
 	ours := slices.ContainsFunc(joins, func(j kubeletcsr.Joined) bool { return j.TokenID == tokenID })
 	since := slices.ContainsFunc(joins, func(j kubeletcsr.Joined) bool {
@@ -68,7 +68,7 @@ func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node)
 	return since && !ours, nil
 }
 
-// renamed reports whether the provider now says that the Machine's instance registers as the Node: others may have
+// renamed reports whether the provider now reports the Node's name for the Machine's instance. Another client may have
 // written the recorded name. It asks once for each conflicting Node. A deletion does not wait for the answer.
 func (s *registrationStep) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
 	if s.states.get(s.machine).registration.reportedConflict == node.UID {
@@ -84,7 +84,7 @@ func (s *registrationStep) renamed(ctx context.Context, node *corev1.Node) (bool
 	return named, nil
 }
 
-// othersNamed returns the other Machines that are, or will be, the Node of a name.
+// othersNamed returns the other Machines whose Node has, or will have, the name.
 func (s *registrationStep) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, s.Client, &v1beta1.MachineList{},
 		client.MatchingFields{index.MachineByNodeName: name})
@@ -107,7 +107,7 @@ func (s *registrationStep) reportConflicts(ctx context.Context, conflicting []*c
 		s.warn(v1beta1.ReasonNodeConflict, "Register", s.conflictMessage(other))
 		for _, other := range others {
 			s.Recorder.Eventf(other, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
-				"Node %s says that it is the instance of machine %s: its kubelet gave it the provider ID %s.", other.Name,
+				"Node %s claims to be machine %s: its kubelet set the provider ID %s. Check the kubelet's configuration on the node.", other.Name,
 				client.ObjectKeyFromObject(s.machine), wording.Truncate(s.machine.NodeProviderID(), 256))
 		}
 		s.states.update(s.machine, func(m *machineState) { m.registration.reportedConflict = other.UID })
@@ -117,14 +117,14 @@ func (s *registrationStep) reportConflicts(ctx context.Context, conflicting []*c
 
 func (s *registrationStep) conflictMessage(other *corev1.Node) string {
 	if in := s.machine.Status.Instance; in != nil && in.NodeName != "" {
-		return fmt.Sprintf("Node %s has the provider ID of this machine, whose instance registers as %s: it is not accepted.",
+		return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, whose instance registers as node %s.",
 			other.Name, in.NodeName)
 	}
-	return fmt.Sprintf("Node %s has the provider ID of this machine, and joined as another one: it is not accepted.",
+	return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, but joined as another machine.",
 		other.Name)
 }
 
-// namedByProvider reports whether the provider itself says that the Machine's instance registers under a name.
+// namedByProvider reports whether the provider reports that the Machine's instance registers under the name.
 func (s *registrationStep) namedByProvider(ctx context.Context, name string) (bool, error) {
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *registrationStep) namedByProvider(ctx context.Context, name string) (bo
 	}
 	instance, err := s.instance.get(ctx, inputs)
 	if err != nil {
-		return false, fmt.Errorf("ask the provider for the name of the machine's node: %w", err)
+		return false, fmt.Errorf("get the name of the machine's node from the provider: %w", err)
 	}
 	return instance.NodeName == name, nil
 }

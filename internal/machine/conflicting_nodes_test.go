@@ -11,25 +11,25 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// named gives a Node another name than its instance has.
+// named gives a Node another name than that of its instance.
 func named(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Name = name } }
 
-// A kubelet says which provider ID its Node has. One that says another's gets nothing that is the other's, and does
-// not keep the true Node from joining.
+// A kubelet chooses the provider ID of its Node. A kubelet that chooses the provider ID of another instance gets
+// nothing that belongs to that instance's machine, and does not keep the right Node from joining.
 //
 // Rule: node-name-from-provider.
-func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
+func TestNodeWithTheProviderIDOfAnotherMachineConflicts(t *testing.T) {
 	t.Parallel()
-	t.Run("where the provider tells the name", func(t *testing.T) {
+	t.Run("the provider reports another node name", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", "")
 		w.running("hostile")
-		w.born("victim", func(m *v1beta1.Machine) {
+		w.createMachine("victim", func(m *v1beta1.Machine) {
 			m.Spec.Node.Labels = map[string]string{"node-restriction.kubernetes.io/payments": "true"}
 		})
 		w.reconcile("victim")
-		// Its kubelet deletes its Node, and registers with the other's provider ID.
+		// The hostile kubelet deletes its Node, and registers with the provider ID of the other instance.
 		hostile := nodeNameOf(w.namespace, "hostile")
 		w.dropNode(w.get("hostile"))
 		w.events.take()
@@ -64,7 +64,7 @@ func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
 			t.Error("the deletion touched the conflicting Node")
 		}
 	})
-	t.Run("where it joined with another token", func(t *testing.T) {
+	t.Run("the node joined with another token", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.cloud.NodeName = func(provider.Machine) string { return "" }
@@ -79,14 +79,14 @@ func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
 		w.reconcile("m")
 		w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 	})
-	t.Run("where it has the name of another machine", func(t *testing.T) {
+	t.Run("the node has the name of another machine", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.cloud.NodeName = func(provider.Machine) string { return "" }
 		w.class("small", "")
 		other := w.running("other")
 		w.dropNode(other)
-		w.born("m")
+		w.createMachine("m")
 		w.reconcile("m")
 		w.node("m", true, named(other.Status.NodeRef.Name))
 		w.reconcile("m")
@@ -94,14 +94,15 @@ func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
 	})
 }
 
-// Who may write the status of Machines does not get at Nodes that way, whatever they have or lack.
+// A client that may write the status of Machines cannot use this to reach Nodes of others, with or without a provider
+// ID.
 //
 // Rule: node-ref-is-no-proof.
-func TestAForgedNodeRefReachesNoOtherNode(t *testing.T) {
+func TestForgedNodeRefDoesNotReachOtherNodes(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*corev1.Node){
-		"of another instance":   someone,
-		"without a provider ID": nameless,
+		"of another instance":   ofAnotherInstance,
+		"without a provider ID": withoutProviderID,
 	} {
 		for _, deleted := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", deleted at once"}[deleted], func(t *testing.T) {
@@ -110,12 +111,12 @@ func TestAForgedNodeRefReachesNoOtherNode(t *testing.T) {
 				w.class("small", "")
 				m := w.running("m")
 				own := m.Status.NodeRef.Name
-				unsupportedSchema := nodeNameOf(w.namespace, "control-plane")
-				w.node("m", true, named(unsupportedSchema), change)
-				w.podOn(unsupportedSchema)
-				before := w.getNode(unsupportedSchema)
-				m.Status.NodeRef = &v1beta1.NodeRef{Name: unsupportedSchema, UID: before.UID}
-				m.Status.Instance.NodeName = unsupportedSchema
+				otherNode := nodeNameOf(w.namespace, "control-plane")
+				w.node("m", true, named(otherNode), change)
+				w.podOn(otherNode)
+				before := w.getNode(otherNode)
+				m.Status.NodeRef = &v1beta1.NodeRef{Name: otherNode, UID: before.UID}
+				m.Status.Instance.NodeName = otherNode
 				if err := w.api.Status().Update(t.Context(), m); err != nil {
 					t.Fatal(err)
 				}
@@ -124,32 +125,32 @@ func TestAForgedNodeRefReachesNoOtherNode(t *testing.T) {
 				}
 				w.delete("m")
 				w.untilGone("m")
-				after := w.getNode(unsupportedSchema)
+				after := w.getNode(otherNode)
 				if after == nil || after.ResourceVersion != before.ResourceVersion {
 					t.Fatalf("the node was touched: %+v, before %+v", after, before)
 				}
 				if !w.hasPod("work") {
-					t.Error("its pod was evicted")
+					t.Error("the pod of the other node was evicted")
 				}
 				if !deleted && w.getNode(own) != nil {
-					t.Error("the machine's own node is left")
+					t.Error("the machine's own node remains")
 				}
 			})
 		}
 	}
 }
 
-// The cache is not late where it shows the very Node that is written down: a Node of another instance stays another's.
+// The cache is not late if it shows the very Node of status.nodeRef. A Node with another provider ID is not accepted.
 //
 // Rule: node-ref-is-no-proof.
 func TestAMachineWithAForgedNodeRefStillJoins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.until("m", "has its instance", func() bool { return w.get("m").Spec.ProviderID != "" })
 	other := nodeNameOf(w.namespace, "other")
-	w.node("m", true, named(other), someone)
+	w.node("m", true, named(other), ofAnotherInstance)
 	m := w.get("m")
 	m.Status.NodeRef = &v1beta1.NodeRef{Name: other, UID: w.getNode(other).UID}
 	if err := w.api.Status().Update(t.Context(), m); err != nil {
@@ -157,11 +158,11 @@ func TestAMachineWithAForgedNodeRefStillJoins(t *testing.T) {
 	}
 	w.reconcile("m")
 	if ref := w.get("m").Status.NodeRef; ref != nil {
-		t.Errorf("the machine is still paired with %s, so that its own kubelet gets no certificate", ref.Name)
+		t.Errorf("nodeRef is still %s, so that the machine's own kubelet gets no certificate", ref.Name)
 	}
 }
 
-// hasPod reports whether a pod is there and nobody has asked it to end.
+// hasPod reports whether a pod exists and is not being deleted.
 func (w *world) hasPod(name string) bool {
 	w.t.Helper()
 	pod := &corev1.Pod{}

@@ -30,7 +30,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Options are what a Reconciler works with.
+// Options are the dependencies and settings of a Reconciler.
 type Options struct {
 	// Cloud is the driver, already behind the fence, the rate limit and the metrics.
 	Cloud Cloud
@@ -40,62 +40,62 @@ type Options struct {
 	Client client.Client
 	// Live reads the control cluster itself.
 	Live client.Reader
-	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is
-	// not known. Without it every launch asks the API server first.
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that
+	// is not known. If it is nil, every launch reads the Machine from the API server first.
 	MachineCacheVersion func() string
-	// Target is the cluster that machines join; nil where there is none.
+	// Target is the cluster that machines join, nil if there is none.
 	Target *Target
 	// Classes resolves the class, credentials and user data of a Machine.
 	Classes Classes
-	// Drainer empties nodes. Needed where there is a Target.
+	// Drainer drains Nodes. It is required if there is a Target.
 	Drainer Drainer
-	// RequireTypeVersion treats a Machine without the label of its schema as one of another schema.
+	// RequireTypeVersion treats a Machine without the type-version label as one with an unknown type version.
 	RequireTypeVersion bool
 	// Signals are the conditions and taints by which a Node announces an interruption. Default interruption.Known.
 	Signals interruption.Signals
-	// Interrupter lists announced interruptions; nil where the driver cannot. NoticesWiring polls it.
+	// Interrupter lists announced interruptions, nil if the driver cannot. NoticesWiring polls it.
 	Interrupter provider.Interrupter
-	// Reach knows the outages of the target cluster; nil where it is not probed.
+	// Reach reports outages of the target cluster, nil if the cluster is not probed.
 	Reach Reach
 	// PreserveTimeout is how long a preserved Machine is kept. Default 96 hours.
 	PreserveTimeout time.Duration
-	// PreserveLimit is how many Machines of one owner are preserved at a time because they failed. Default 3.
+	// PreserveLimit is how many failed Machines of one owner are preserved at the same time. Default 3.
 	PreserveLimit int
-	// ForceDeleted records the Machines that go before their instances are known to be gone, because they are deleted by
-	// force. Without it no Machine does.
+	// ForceDeleted records the Machines that are force-deleted before their instances are known to be gone. If it is
+	// nil, no Machine is force-deleted.
 	ForceDeleted ForceDeleted
-	// Slots bound how many creations are under way at a time; nil means no limit.
+	// Slots limit how many creations run at the same time. Nil means no limit.
 	Slots Slots
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Tracer reports traces; nil where they are off.
+	// Tracer reports traces, nil if tracing is off.
 	Tracer *tracing.Tracer
 	// Recorder records events on Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Concurrency is the number of machines worked on at once. Default 32.
+	// Concurrency is the number of Machines that are reconciled at the same time. Default 32.
 	Concurrency int
 }
 
-// Cloud is a driver with its settling time resolved. Where the driver cannot adopt, Adopt fails with Unimplemented.
+// Cloud is a driver with its settle time resolved. If the driver cannot adopt, Adopt fails with Unimplemented.
 type Cloud interface {
 	provider.Driver
 	provider.Settler
 	provider.Adopter
 }
 
-// Classes finds what a Machine is made from, and the credentials to remove it when its class is gone.
+// Classes finds the inputs from which an instance is created, and the credentials to delete it when its class is gone.
 type Classes interface {
-	// Resolve returns everything that a launch needs, or a *resolve.Error that says what is missing.
+	// Resolve returns everything that a launch needs, or a *resolve.Error that names what is missing.
 	Resolve(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
-	// ResolveForDeletion returns what is left of it: a missing class or user data is no error.
+	// ResolveForDeletion returns the inputs that still exist. A missing class or missing user data is not an error.
 	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
-	// Provider returns the provider of the Machine's class, or "" when the class does not exist.
+	// Provider returns the provider of the Machine's class, "" if the class does not exist.
 	Provider(ctx context.Context, m *v1beta1.Machine) (string, error)
 }
 
-// ForceDeleted keeps the Machines that were deleted by force although something of them may remain at the cloud, until
-// orphan collection has removed that.
+// ForceDeleted records the force-deleted Machines of which something may remain in the cloud, until orphan removal has
+// removed it.
 type ForceDeleted interface {
 	// AddForceDeleted records the Machine durably. It may fail with a conflict.
 	AddForceDeleted(ctx context.Context, m *v1beta1.Machine, at time.Time) error
@@ -107,14 +107,14 @@ type Target struct {
 	Nodes client.Client
 	// Live reads and writes the cluster itself.
 	Live client.Client
-	// API returns how instances reach and verify its API server. It fails while that is not known, because the kubeconfig
-	// that says it is not there yet.
+	// API returns how instances reach and verify the API server. It fails until the kubeconfig with this information is
+	// available.
 	API func() (Endpoint, error)
-	// TokenGroups are what bootstrap tokens authenticate as beside bootstrap.Group.
+	// TokenGroups are the groups of bootstrap tokens in addition to bootstrap.Group.
 	TokenGroups []string
 }
 
-// Endpoint is how an API server is reached, by its URL, and verified.
+// Endpoint is the URL of an API server and the CA bundle that verifies it.
 type Endpoint struct {
 	URL      string
 	CABundle []byte
@@ -162,7 +162,7 @@ func New(o Options) *Reconciler {
 	return r
 }
 
-// Reconcile makes one pass over a Machine.
+// Reconcile runs one pass over a Machine.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	now := r.Clock.Now()
 	leading := r.states.since(now)
@@ -174,7 +174,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}()
 	r.Metrics.lead()
 	m := &v1beta1.Machine{}
-	// The pass changes a copy only.
+	// The pass changes only a copy.
 	if err := r.Client.Get(ctx, req.NamespacedName, m, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
@@ -201,19 +201,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		err = waits.check(p.requeueAfter)
 	}
 	keepsSlot = p.launch.keepsSlot()
-	// What was learned is written even when a later step failed.
+	// What the pass learned is written even if a later step failed.
 	if !errors.Is(err, errStale) {
 		if statusErr := p.writeStatus(ctx); statusErr != nil && err == nil {
 			err = statusErr
 		}
 	}
 	if errors.Is(err, errStale) || apierrors.IsConflict(err) {
-		// Another write came in between. Its event triggers a pass as well; this only makes sure.
-		logf.FromContext(ctx).V(1).Info("Reconciling again: the machine has changed meanwhile", "cause", err.Error())
+		// Another client changed the Machine during the pass. The event of that change triggers a pass as well. The
+		// requeue is a backstop.
+		logf.FromContext(ctx).V(1).Info("Reconciling again: the machine changed during this pass", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	if err != nil && p.outage() {
-		// The wait after errors in a row would be long when the cluster is back, and nothing ends it.
+		// The backoff after several errors could outlast the outage, and no event would end it.
 		logf.FromContext(ctx).Info("Reconciling again soon: the target cluster is unreachable", "cause", err.Error())
 		p.requeueIn(targetPoll)
 		err = nil
@@ -224,8 +225,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// confirm reads the Machine live before something is done that a newer version of it might forbid: a cache may be
-// late by any amount.
+// confirm reads the Machine from the API server before an action that a newer version of the Machine might forbid. A
+// cache may lag behind by any amount.
 func (p *pass) confirm(ctx context.Context, before string) error {
 	live := &v1beta1.Machine{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.machine), live); {
@@ -239,11 +240,11 @@ func (p *pass) confirm(ctx context.Context, before string) error {
 	return nil
 }
 
-// errStale is returned by a pass that found out that the Machine is not what the cache says: nothing is written then.
+// errStale is returned by a pass that found the cached Machine to be out of date. Such a pass writes nothing.
 var errStale = errors.New("the cached machine is out of date")
 
-// providerOf returns the Machine's provider: from its label, else its instance, else its specification. A
-// Machine without any of them, because its class does not exist, has none (""): every provider reports that.
+// providerOf returns the Machine's provider: from its label, else its instance, else its specification, else its class.
+// It returns "" if none of them names a provider and the class does not exist. Every provider reports such a Machine.
 func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string, error) {
 	name := machinestate.Provider(m)
 	if name == "" {
@@ -255,7 +256,7 @@ func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string
 	return name, nil
 }
 
-// forget drops what is remembered of a Machine that is gone, or that nothing is done about any more.
+// forget drops what is remembered of a Machine that is gone or no longer handled.
 func (r *Reconciler) forget(machine types.NamespacedName) {
 	r.states.forget(machine)
 	r.recovery.forget(machine)
@@ -265,26 +266,27 @@ func (r *Reconciler) forget(machine types.NamespacedName) {
 	}
 }
 
-// pass is one reconciliation of one Machine: what all steps share, and the steps with what only they know.
+// pass is one reconciliation of one Machine: the state that all steps share, and the steps.
 type pass struct {
 	*Reconciler
-	// provider is ours, or empty for a Machine without one. No provider was ever called for such a Machine: it gets the
-	// label before the first call.
+	// provider is the name of our provider, or "" for a Machine without one. The cloud was never called for such a
+	// Machine, because a Machine gets the provider label before the first call.
 	provider string
-	// before is the Machine as it is at the API server, as far as we know; machine is what it becomes. Only the status
-	// of machine is changed freely: metadata and spec go through patchMachine.
+	// before is the Machine as the API server last returned it, and machine is the version that this pass changes.
+	// Steps change only the status of machine directly. Metadata and spec are changed by patchMachine.
 	before  *v1beta1.Machine
 	machine *v1beta1.Machine
 	// node is the Node of the Machine once registration has found it.
 	node *corev1.Node
 	now  time.Time
-	// leading is since when this process works on Machines. What another one sent to the provider, it sent before.
+	// leading is since when this process reconciles Machines. Calls that another process made to the cloud began before
+	// that.
 	leading time.Time
-	// requeueAfter is when to look again without an event; zero is never.
+	// requeueAfter is the time until the next pass if no event comes first. Zero means that only events trigger it.
 	requeueAfter time.Duration
-	// spans are the phases of its life that ended in this pass, to be observed once that is written down.
+	// spans are the phases of the Machine's life that ended in this pass. They are observed once the status is written.
 	spans []span
-	// gone is true once the finalizer is removed: there is no status to write any more.
+	// gone is true once the finalizer is removed. There is no status to write any more.
 	gone bool
 
 	launch       launchStep
@@ -302,7 +304,7 @@ type pass struct {
 	trace        traceStep
 }
 
-// newPass gives the steps the pass that they belong to.
+// newPass sets the pass in each of its steps.
 func newPass(p *pass) *pass {
 	p.launch.pass, p.instance.pass, p.adoption.pass, p.registration.pass = p, p, p, p
 	p.template.pass, p.interruption.pass, p.drain.pass, p.health.pass = p, p, p, p
@@ -311,33 +313,34 @@ func newPass(p *pass) *pass {
 	return p
 }
 
-// run makes the pass, and returns what it waits for.
+// run runs the pass and returns what the Machine waits for.
 func (p *pass) run(ctx context.Context) (progress, error) {
 	if machinestate.Paused(p.machine) {
 		p.setCondition(v1beta1.ConditionPaused, true, v1beta1.ReasonPausedByAnnotation,
-			"An annotation pauses the machine: nothing is changed at the provider, on its node or of its deletion.")
+			"An annotation pauses the machine. Machinist does not change its instance or its node, and does not continue its deletion.")
 	} else {
 		p.endPause()
 	}
 	if !p.machine.DeletionTimestamp.IsZero() {
 		return p.teardown.run(ctx)
 	}
-	waits, err := p.live(ctx)
-	p.interruption.observe() // Of an instance that is no Node yet, the provider may know.
+	waits, err := p.runSteps(ctx)
+	p.interruption.observe() // The provider may report the interruption of an instance that is not a Node yet.
 	if err == nil {
-		p.preservation.await()
+		p.preservation.requeueIfDue()
 	}
 	p.summarize()
 	if err != nil {
 		return onError, err
 	}
-	// A generation was observed when all of it was acted upon, or when Ready says that and why it was not: who waits for a
-	// change must not take a machine for ready that was ready before it.
+	// A generation counts as observed when it was acted upon completely, or when Ready is not True and explains why it
+	// was not. A client that waits for a change must not mistake a machine that was Ready before the change for one
+	// that is Ready after it.
 	if waits == next || !p.isTrue(v1beta1.ConditionReady) {
 		p.machine.Status.ObservedGeneration = p.machine.Generation
 	}
 	if p.Target != nil && p.machine.Status.FailureReason != "" && p.before.Status.FailureReason == "" {
-		// What failed does not join any more; should it be lost now, it ends with its time.
+		// A failed machine does not join any more. If this deletion gets lost, the token expires.
 		if err := p.launch.dropToken(ctx); err != nil {
 			return onError, err
 		}
@@ -345,9 +348,9 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 	return waits, nil
 }
 
-// live takes the steps of a Machine that is not being deleted, and returns what the first one waits for that does not
-// let the next one follow.
-func (p *pass) live(ctx context.Context) (progress, error) {
+// runSteps runs the steps of a Machine that is not being deleted, until one of them has to wait. It returns what that
+// step waits for.
+func (p *pass) runSteps(ctx context.Context) (progress, error) {
 	for _, step := range []func(context.Context) (progress, error){
 		p.claim, p.preservation.run, p.launch.run, p.launch.extendToken, p.preservation.updateUnlessPreserved,
 		p.registration.run, p.interruption.run,
@@ -359,7 +362,8 @@ func (p *pass) live(ctx context.Context) (progress, error) {
 	return p.health.run(ctx)
 }
 
-// claim gives a hand-made Machine what a set's machines are born with.
+// claim gives a Machine that was created by hand the finalizer and the label that the machines of a set are created
+// with.
 func (p *pass) claim(ctx context.Context) (progress, error) {
 	if p.provider == "" || hasFinalizer(p.machine) && p.machine.Labels[v1beta1.LabelProvider] != "" {
 		return next, nil
@@ -372,7 +376,7 @@ func (p *pass) claim(ctx context.Context) (progress, error) {
 	})
 }
 
-// requeueIn asks for another pass after d at the latest.
+// requeueIn schedules another pass after d at the latest.
 func (p *pass) requeueIn(d time.Duration) {
 	d = max(d, time.Millisecond)
 	if p.requeueAfter == 0 || d < p.requeueAfter {
@@ -380,22 +384,22 @@ func (p *pass) requeueIn(d time.Duration) {
 	}
 }
 
-// patchMachine changes metadata or spec of the Machine, and fails with a conflict if somebody else changed it
-// meanwhile.
+// patchMachine changes metadata or spec of the Machine. It fails with a conflict if another client changed the Machine
+// in the meantime.
 func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) error {
 	changed := p.before.DeepCopy()
 	change(changed)
 	if err := p.Client.Patch(ctx, changed, withoutStatus{p.before}); err != nil {
 		return fmt.Errorf("patch machine: %w", err)
 	}
-	changed.ManagedFields = nil // As in the cache, whatever was sent or answered.
+	changed.ManagedFields = nil // As in the cache, whatever was sent or returned.
 	p.before = changed
 	p.machine.TypeMeta, p.machine.ObjectMeta = changed.TypeMeta, *changed.ObjectMeta.DeepCopy()
 	p.machine.Spec = *changed.Spec.DeepCopy()
 	return nil
 }
 
-// writeStatus writes what the pass changed, if anything.
+// writeStatus writes the status if the pass changed it.
 func (p *pass) writeStatus(ctx context.Context) error {
 	if p.gone || p.launch.silent {
 		return nil
@@ -410,11 +414,11 @@ func (p *pass) writeStatus(ctx context.Context) error {
 	changed := p.machine.DeepCopy()
 	err := p.Client.Status().Patch(ctx, changed, statusOnly{p.before})
 	if freshness.Ambiguous(err) {
-		p.forgetRecorded() // It may have been stored although there was no answer.
+		p.forgetRecorded() // The API server may have stored the status although it did not answer.
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // It has gone meanwhile, which the next event says.
+		return nil // The Machine is gone. Its delete event follows.
 	case err != nil:
 		return fmt.Errorf("patch machine status: %w", err)
 	}

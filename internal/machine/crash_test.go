@@ -11,12 +11,12 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// The same life, cut once at each of its effects in turn by a death of the process or by a lost connection: it always
-// comes to the same end.
+// The same life of a machine is interrupted once at each of its effects, by a crash of the process or a lost
+// connection. It always comes to the same end.
 //
 // Rules: create-is-idempotent, provider-id-recorded-first, crash-safe-everywhere, replacement-deletes-first,
 // agent-update-crash-safe, absence-needs-two-reads, gone-is-confirmed, old-instance-not-taken-for-new.
-func TestCutsAnywhereChangeNothing(t *testing.T) {
+func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 	t.Parallel()
 	replacing := func(w *world) {
 		w.class("large", joinsWithToken)
@@ -32,7 +32,7 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 			return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
 		})
 		seen := summaryOf(w.get("m"))
-		w.effects.next = cut{} // The rest of its life is like that of others.
+		w.effects.next = cut{} // The rest of the life is covered by other cases.
 		w.delete("m")
 		w.untilGone("m")
 		return seen
@@ -40,11 +40,11 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 	lives := []struct {
 		name string
 		kind func(*world)
-		// from is the first effect to cut: those before are like another life's.
+		// from is the first effect to interrupt. The earlier ones are covered by other cases.
 		from int
-		// makes is how many instances such a life makes, one after the other.
+		// makes is how many instances the life creates, one after the other.
 		makes int
-		// live takes the machine "m" through its life and returns what was seen on the way.
+		// live takes the machine "m" through its life and returns a summary of what was seen.
 		live func(*world) string
 	}{
 		{"a full life", func(*world) {}, 1, 1, func(w *world) string {
@@ -63,7 +63,7 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 			w.untilGone("m")
 			return seen
 		}},
-		{"a full life in a cloud whose reads are behind", func(w *world) {
+		{"a full life in a cloud with lagging reads", func(w *world) {
 			w.cloud.Lag, w.cloud.Boot, w.cloud.Evasive = 5*time.Second, time.Second, true
 		}, 1, 1, func(w *world) string {
 			w.untilPhase("m", v1beta1.MachineRunning)
@@ -72,7 +72,7 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 			w.untilGone("m")
 			return seen
 		}},
-		{"deleted as soon as something happened", func(w *world) { w.cloud.Blind = 10 * time.Second }, 1, 1,
+		{"deleted after the first pass", func(w *world) { w.cloud.Blind = 10 * time.Second }, 1, 1,
 			func(w *world) string {
 				_, _ = w.pass("m")
 				w.delete("m")
@@ -84,14 +84,14 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 		}, 4, 1, func(w *world) string {
 			w.until("m", "the second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
 			w.untilPhase("m", v1beta1.MachineRunning)
-			w.effects.next = cut{} // The rest of its life is like that of others.
+			w.effects.next = cut{} // The rest of the life is covered by other cases.
 			seen := summaryOf(w.get("m"))
 			w.delete("m")
 			w.untilGone("m")
 			return seen
 		}},
 		{"replaced under the same Machine", replacing, 9, 2, replaced},
-		{"replaced in a cloud whose reads are behind", func(w *world) {
+		{"replaced in a cloud with lagging reads", func(w *world) {
 			replacing(w)
 			w.cloud.Lag, w.cloud.Shutdown = 5*time.Second, time.Second
 		}, 9, 2, replaced},
@@ -113,19 +113,19 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 					!node.Spec.Unschedulable && requestOn(node) == request{}
 			})
 			seen := summaryOf(w.get("m"))
-			w.effects.next = cut{} // The rest of its life is like that of others.
+			w.effects.next = cut{} // The rest of the life is covered by other cases.
 			w.delete("m")
 			w.untilGone("m")
 			return seen
 		}},
 	}
-	// To die before an effect is to die after the one before it.
+	// A crash before an effect equals a crash after the previous one.
 	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
-	// A request that is lost in a long life meets what it meets in a short one, and the other two take turns in it:
-	// every so many effects of it are cut, the fewer the longer it is.
+	// In a long life, a lost request is covered by the shorter lives, and the other two modes take turns: only every
+	// stride-th effect is interrupted, with a longer stride for a longer life.
 	strides := map[string]int{
-		"a full life in a slow cloud": 2, "a full life in a cloud whose reads are behind": 7, "a second attempt": 2,
-		"replaced under the same Machine": 3, "replaced in a cloud whose reads are behind": 11,
+		"a full life in a slow cloud": 2, "a full life in a cloud with lagging reads": 7, "a second attempt": 2,
+		"replaced under the same Machine": 3, "replaced in a cloud with lagging reads": 11,
 		"updated by an agent on the node": 2,
 	}
 	for _, life := range lives {
@@ -139,11 +139,11 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 			}
 			t.Run(life.name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()
-				whole, expected := 0, ""
+				last, expected := 0, ""
 				for at := 0; ; at += stride {
 					w := newWorld(t, joining, life.kind)
 					w.class("small", joinsWithToken)
-					uid := w.born("m", func(m *v1beta1.Machine) { m.Finalizers, m.Labels = nil, nil }).UID
+					uid := w.createMachine("m", func(m *v1beta1.Machine) { m.Finalizers, m.Labels = nil, nil }).UID
 					w.effects.next = cut{at: at, after: mode.after, dies: mode.dies}
 					seen := life.live(w)
 					if at == 0 {
@@ -154,18 +154,18 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 						break
 					}
 					if seen != expected {
-						t.Errorf("cut at effect %d (%s) leads to\n%s, not to\n%s", at, w.effects.struck, seen, expected)
+						t.Errorf("interrupted at effect %d (%s), the life ends with\n%s, want\n%s", at, w.effects.struck, seen, expected)
 					}
 					if n := w.cloud.Created(uid); n > life.makes {
-						t.Errorf("cut at effect %d (%s): %d instances were made", at, w.effects.struck, n)
+						t.Errorf("interrupted at effect %d (%s): %d instances were created", at, w.effects.struck, n)
 					}
 					w.wantNothingLeft("m")
 					if t.Failed() {
-						t.Fatalf("cut at effect %d: %s; all: %q", at, w.effects.struck, w.effects.of())
+						t.Fatalf("interrupted at effect %d: %s; all: %q", at, w.effects.struck, w.effects.of())
 					}
-					whole = at
+					last = at
 				}
-				t.Logf("cut up to effect %d", whole)
+				t.Logf("interrupted up to effect %d", last)
 			})
 		}
 	}

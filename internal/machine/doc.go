@@ -1,8 +1,10 @@
-// Package machine follows one Machine from its declaration to its end: it makes the instance, waits for the Node and
-// applies the node template to it, checks both, and removes everything again in the right order.
+// Package machine reconciles the Machines of one provider. For each Machine it creates an instance, waits for its Node,
+// applies the node template and watches the health of both. When the Machine is deleted, it drains the Node and deletes
+// the instance, the Node and the Machine, in this order.
 //
-// A pass over a Machine reads as its life does: claim, launch, registration, health; or deletion. Each step continues
-// to the next at once unless it has to wait for the world, and what a pass learned is written in at most one patch of
-// the Machine, one of its Node and one of its status. Nothing is remembered that could not be learned again: the
-// small memory that the reconciler keeps only spares calls and holds the settling time of lost creations.
+// A pass over a Machine runs these steps in order: claim, launch, registration, health; or, for a Machine with a
+// deletionTimestamp, the deletion. The next step follows at once, unless a step has to wait. A pass writes what it
+// learned in at most one patch of the Machine, one of its Node and one of its status. Everything that the reconciler
+// remembers can be learned again: its memory only saves calls and holds the settle time of creations whose answers were
+// lost.
 package machine

@@ -16,29 +16,29 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Drainer drains Nodes with its own workers, and enqueues a Machine when there is something new to report.
+// Drainer drains Nodes with its own workers, and enqueues a Machine when there is news to report.
 type Drainer interface {
 	Drain(context.Context, drain.Request) drain.Outcome
 	VolumesDetached(context.Context, drain.VolumesRequest) drain.Outcome
 	Forget(machine types.NamespacedName)
 }
 
-// drainBackstop is after how long a draining Machine is reconciled without an event.
+// drainBackstop is the time after which a draining Machine is reconciled without an event.
 const drainBackstop = time.Minute
 
-// drainStep empties the Node, for a deletion, an update or an interruption, and puts it back into service.
+// drainStep drains the Node for a deletion, an update or an interruption, and puts it back into service.
 type drainStep struct {
 	*pass
-	// epoch is that of the outages that are left out of the drain's time.
+	// epoch identifies the outages whose time does not count as time of the drain.
 	epoch uint64
-	// unwritten is the report of a drain that the next write of the status has.
+	// unwritten is the drain report that the next write of the status contains.
 	unwritten drainReport
 }
 
-// run cordons the Node, empties it and waits for its volumes.
+// run cordons and drains the Node, and waits until its volumes are detached.
 func (s *drainStep) run(ctx context.Context) (progress, error) {
 	if s.node == nil {
-		s.suspend() // Of one that is gone, or that nobody waits for.
+		s.suspend() // The Node is gone, or the deletion does not wait for it.
 		return next, nil
 	}
 	_, skip := s.machine.Annotations[v1beta1.AnnotationSkipDrain]
@@ -49,24 +49,24 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 		cordoned, err := drain.Cordon(ctx, s.Target.Nodes, s.node)
 		switch {
 		case apierrors.IsNotFound(err):
-			s.node = nil // Gone since it was read.
+			s.node = nil // The Node was deleted after it was read.
 			return next, nil
 		case apierrors.IsConflict(err):
-			return onError, err // Another one has taken its place, or others write to it all the time: it is looked for anew.
+			return onError, err // Another Node has replaced it, or other clients keep writing to it. Find the Node again.
 		case err != nil:
 			return s.teardown.targetUnreachable(ctx, err)
 		}
 		s.node = cordoned
 	}
-	s.catchUp()
-	s.leaveOutagesOut()
+	s.refreshNow()
+	s.excludeOutages()
 	key := client.ObjectKeyFromObject(s.machine)
 	reachable := nodeReachable(s.node)
 	if !s.isTrue(v1beta1.ConditionDrained) {
 		start := s.start()
 		outcome := s.Drainer.Drain(ctx, drain.Request{
 			Machine: key, UID: s.machine.UID, Node: s.node.Name, NodeUID: s.node.UID,
-			Start: start, Deadline: s.deadline(start), Announced: s.interruption.shownByNode(),
+			Start: start, Deadline: s.deadline(start), Announced: s.interruption.announcedByNodeOnly(),
 			NodeReachable: reachable, NotReadySince: notReadySince(s.node), Force: s.teardown.forced(), Skip: skip,
 			Epoch: s.epoch,
 		})
@@ -85,13 +85,13 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if !reachable {
-		// Nobody detaches the volumes of a silent node while its instance may still run.
-		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "The node is unreachable.")
+		// No component detaches the volumes of a silent node while its instance may still run.
+		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Skipped the wait for volumes, because the node is unreachable.")
 		return next, nil
 	}
 	if since := notReadySince(s.node); !since.IsZero() && s.now.Sub(since) >= drain.NotReadyPatience {
-		// Nor can a kubelet whose pods do not end unmount what they use.
-		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "The node is not Ready.")
+		// A kubelet whose pods do not end cannot unmount their volumes either.
+		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Skipped the wait for volumes, because the node is not Ready.")
 		return next, nil
 	}
 	drained := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
@@ -109,8 +109,9 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// redrainIfInService begins another drain where the Node was drained and an administrator has uncordoned it since: it
-// may have new pods. The cache may lack our own cordon after a restart, so the Node is read at the API server.
+// redrainIfInService starts another drain if the Node was drained and an administrator has uncordoned it since, because
+// it may have new pods. After a restart, the cache may not show our own cordon yet, so the Node is read from the API
+// server.
 func (s *drainStep) redrainIfInService(ctx context.Context) error {
 	if s.node.Spec.Unschedulable || !s.isTrue(v1beta1.ConditionDrained) {
 		return nil
@@ -126,15 +127,16 @@ func (s *drainStep) redrainIfInService(ctx context.Context) error {
 	return nil
 }
 
-// drainReport is this process's last written report of a drain that waits.
+// drainReport is the last report of a waiting drain that this process wrote.
 type drainReport struct {
 	kind, reason, message string
 	at                    time.Time
 }
 
-// unlessReported returns the outcome with the message that is already written if this process has reported its own a
-// moment ago and somebody else has replaced them since. That is another leader, for as long as two take themselves
-// for one: each has its own view of the budgets, and they would correct each other without end.
+// unlessReported returns the outcome with the message that is already in the status, if this process reported its own
+// message a moment ago and another process has replaced it since. This happens while two processes both believe that
+// they lead. Each has its own view of the budgets, and without this check they would overwrite each other's messages
+// without end.
 func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	if o.Done {
 		return o
@@ -150,19 +152,20 @@ func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	return o
 }
 
-// catchUp lets what is timed from here on begin now: what the pass did before may have taken long.
-func (s *drainStep) catchUp() { s.now = s.Clock.Now() }
+// refreshNow sets now to the current time for what is timed from here on, because the earlier steps of the pass may
+// have taken long.
+func (s *drainStep) refreshNow() { s.now = s.Clock.Now() }
 
-// start is when the drain began: when Drained became False, which is written down as soon as it has to wait.
+// start returns when the drain began: when Drained became False, which is written as soon as the drain has to wait.
 func (s *drainStep) start() time.Time {
 	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil &&
 		c.Status == metav1.ConditionFalse {
 		return c.LastTransitionTime.Time
 	}
-	return s.now.Truncate(time.Second) // As it will be read when it was written down: it stays the same drain.
+	return s.now.Truncate(time.Second) // As it will be read after it was written, so that it stays the same drain.
 }
 
-// notReadySince returns since when the Node's kubelet reports that the Node is not Ready, zero if it does not.
+// notReadySince returns since when the Node's kubelet has reported that the Node is not Ready, zero if it does not.
 func notReadySince(node *corev1.Node) time.Time {
 	if c := readyCondition(node); c != nil && c.Status == corev1.ConditionFalse {
 		return c.LastTransitionTime.Time
@@ -170,13 +173,13 @@ func notReadySince(node *corev1.Node) time.Time {
 	return time.Time{}
 }
 
-// nodeReachable reports whether the Node's kubelet reports.
+// nodeReachable reports whether the Node's kubelet still reports its status.
 func nodeReachable(node *corev1.Node) bool {
 	c := readyCondition(node)
 	return c != nil && c.Status != corev1.ConditionUnknown
 }
 
-// end takes back what was done to the node for an update. The node is uncordoned when it is Ready again.
+// end removes the conditions of a drain and stops its workers. The node is uncordoned when it is Ready again.
 func (s *drainStep) end() {
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrained)
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrainExtended)
@@ -186,16 +189,16 @@ func (s *drainStep) end() {
 	}
 }
 
-// suspend keeps the workers from evicting pods for an update that does not go on now. The node stays as it is, and
-// the drain goes on as the same one.
+// suspend stops the workers from evicting pods for an update that does not continue now. The node stays cordoned, and
+// the same drain continues later.
 func (s *drainStep) suspend() {
 	if s.Drainer != nil {
 		s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))
 	}
 }
 
-// uncordon ends the disruption of an update once the node is Ready again. One that was drained for a change that is
-// still to be made stays out of service.
+// uncordon puts the node back into service after an update, once it is Ready again. A node that was drained for a
+// pending update stays cordoned.
 func (s *drainStep) uncordon(ctx context.Context) error {
 	if machinestate.Paused(s.machine) || s.unsupportedSchema(s.machine) != "" || isUpdating(s.machine) ||
 		machinestate.Interrupted(s.machine) ||
@@ -206,11 +209,12 @@ func (s *drainStep) uncordon(ctx context.Context) error {
 	if !drain.Cordoned(s.node) {
 		return nil
 	}
-	// What the node was drained for may have come since.
+	// The Machine may have been given a new reason to keep the node drained since it was cached.
 	if err := s.confirm(ctx, "putting its node back into service"); err != nil {
 		return err
 	}
-	// A request that came late from a former leader is not in the cache yet, and would find pods on the node.
+	// An update request that a former leader wrote late may not be in the cache yet. The agent would then find pods on
+	// the node.
 	node, err := drain.Uncordon(ctx, s.Target.Nodes, s.node, v1beta1.NodeAnnotationUpdateRequested,
 		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
@@ -220,8 +224,8 @@ func (s *drainStep) uncordon(ctx context.Context) error {
 	return nil
 }
 
-// deadline is when a drain that began at start ends. Before an announced interruption that is a moment
-// before, in however little time that leaves.
+// deadline returns when a drain that began at start ends. Before an announced interruption, it ends interruptionMargin
+// before that, however little time is left.
 func (s *drainStep) deadline(start time.Time) time.Time {
 	end := start.Add(s.machine.Spec.Timeouts.DrainOrDefault())
 	if at := s.machine.Status.InterruptionTime; machinestate.Interrupted(s.machine) && at != nil {

@@ -41,7 +41,7 @@ func TestANodeThatWasUncordonedIsDrainedAgain(t *testing.T) {
 	w.reconcile("m")
 	c := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, metav1.ConditionFalse, v1beta1.ReasonDraining)
 	if c.LastTransitionTime.Time.Before(w.clock.Now().Add(-time.Minute)) {
-		t.Errorf("the second drain counts from %s", c.LastTransitionTime)
+		t.Errorf("the second drain began at %s", c.LastTransitionTime)
 	}
 	if node := w.getNode(m.Status.NodeRef.Name); !node.Spec.Unschedulable {
 		t.Error("the node is not cordoned again")

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// podOn makes a pod that a drain has to evict.
+// podOn creates a pod that a drain has to evict.
 func (w *world) podOn(node string) {
 	w.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "work"}}
@@ -39,18 +39,18 @@ func TestADrainBlocksTheDeletionUntilItIsForced(t *testing.T) {
 	w.wantPhase(m, v1beta1.MachineDeleting)
 	w.wantCondition(m, v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
 	start := w.wantCondition(m, v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining).LastTransitionTime
-	want(t, "what is done", w.effects.of(), "API Node patch", "API Machine patch status")
+	want(t, "effects", w.effects.of(), "API Node patch", "API Machine patch status")
 	if result.RequeueAfter == 0 {
-		t.Error("nothing checks the drain again, should its trigger be lost")
+		t.Error("no pass is scheduled in case the trigger of the drain is lost")
 	}
 	w.wantQuiet("m")
-	// A new process goes on with the same drain.
+	// A new process continues the same drain.
 	w.step(time.Minute)
 	w.restart()
 	w.wantQuiet("m")
 	if c := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False",
 		v1beta1.ReasonDraining); !c.LastTransitionTime.Equal(&start) {
-		t.Error("the drain began anew after a restart")
+		t.Error("the drain began again after a restart")
 	}
 	w.annotate("m", v1beta1.AnnotationForceDelete)
 	w.reconcile("m")
@@ -83,7 +83,7 @@ func TestAForcedDeletionEndsTheDrainOfANodeThatCannotBeRead(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// fixedDrainer is a Drainer with one answer.
+// fixedDrainer is a Drainer that always reports the same outcome.
 type fixedDrainer struct {
 	Drainer
 	message string
@@ -93,10 +93,10 @@ func (s fixedDrainer) Drain(context.Context, drain.Request) drain.Outcome {
 	return drain.Outcome{Reason: v1beta1.ReasonDraining, Message: s.message}
 }
 
-// Two leaders that see a drain differently do not correct each other all the time.
+// Two leaders with different views of a drain do not overwrite each other's reports without end.
 //
 // Rule: drain-names-blockers.
-func TestTwoLeadersDoNotRewriteEachOthersWords(t *testing.T) {
+func TestTwoLeadersDoNotOverwriteEachOthersReports(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -116,7 +116,7 @@ func TestTwoLeadersDoNotRewriteEachOthersWords(t *testing.T) {
 			w.wantQuiet("m")
 		}
 	}
-	// A change is reported, and after a while all is, since the other one may be gone.
+	// A change is reported at once, and after a while everything is, because the other leader may be gone.
 	w.process = leaders[0]
 	w.process.Drainer = fixedDrainer{w.process.Drainer, "third"}
 	w.reconcile("m")
@@ -130,7 +130,7 @@ func TestTwoLeadersDoNotRewriteEachOthersWords(t *testing.T) {
 	}
 }
 
-// A Node that others write to all the time is there anyway.
+// A Node that other clients keep changing still exists and must be drained.
 //
 // Rule: deletion-order.
 func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
@@ -142,13 +142,13 @@ func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
 	w.delete("m")
 	w.effects.clear()
 	w.refuse = func(verb string, o runtime.Object) error {
-		if node, is := o.(*corev1.Node); is && verb == "patch" {
+		if node, ok := o.(*corev1.Node); ok && verb == "patch" {
 			return apierrors.NewConflict(corev1.Resource("nodes"), node.Name, errors.New("the object has been modified"))
 		}
 		return nil
 	}
 	if again := w.reconcile("m").RequeueAfter; again == 0 {
-		t.Error("nobody checks again")
+		t.Error("no further pass is scheduled")
 	}
 	want(t, "driver calls", w.effects.calls())
 	w.refuse = nil
@@ -157,8 +157,7 @@ func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
 	want(t, "driver calls", w.effects.calls())
 }
 
-// Rule budgets-hold-until-deadline: pods have all of their time, however long it took until they could be reported to
-// go.
+// Rule budgets-hold-until-deadline: pods get the whole time of the drain, however long cordoning the Node took.
 func TestADrainBeginsWhenTheNodeIsCordoned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -167,7 +166,7 @@ func TestADrainBeginsWhenTheNodeIsCordoned(t *testing.T) {
 	w.podOn(m.Status.NodeRef.Name)
 	w.delete("m")
 	w.refuse = func(verb string, o runtime.Object) error {
-		if _, is := o.(*corev1.Node); is && verb == "patch" {
+		if _, ok := o.(*corev1.Node); ok && verb == "patch" {
 			w.step(time.Minute)
 		}
 		return nil
@@ -179,25 +178,24 @@ func TestADrainBeginsWhenTheNodeIsCordoned(t *testing.T) {
 	}
 }
 
-// Rule: force-delete-ends-drain.
-// asked notes what is asked of a Drainer.
-type asked struct {
+// recordingDrainer records the requests to a Drainer.
+type recordingDrainer struct {
 	Drainer
 	requests []drain.Request
 }
 
-func (a *asked) Drain(ctx context.Context, r drain.Request) drain.Outcome {
+func (a *recordingDrainer) Drain(ctx context.Context, r drain.Request) drain.Outcome {
 	a.requests = append(a.requests, r)
 	return a.Drainer.Drain(ctx, r)
 }
 
-// The Drainer takes a request that differs for another drain.
-func TestADrainIsAskedForInTheSameWordsAgain(t *testing.T) {
+// The Drainer takes a different request for another drain.
+func TestRepeatedDrainRequestsAreEqual(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	m := w.running("m")
-	drainer := &asked{Drainer: w.process.Drainer}
+	drainer := &recordingDrainer{Drainer: w.process.Drainer}
 	w.process.Drainer = drainer
 	w.podOn(m.Status.NodeRef.Name)
 	w.step(123456789 * time.Nanosecond)
@@ -208,14 +206,15 @@ func TestADrainIsAskedForInTheSameWordsAgain(t *testing.T) {
 	}
 	for _, r := range drainer.requests {
 		if first := drainer.requests[0]; !r.Start.Equal(first.Start) || !r.Deadline.Equal(first.Deadline) {
-			t.Errorf("asked for a drain from %s to %s, and from %s to %s", first.Start, first.Deadline, r.Start, r.Deadline)
+			t.Errorf("requested a drain from %s to %s, and then from %s to %s", first.Start, first.Deadline, r.Start, r.Deadline)
 		}
 	}
 	if n := len(drainer.requests); n != 3 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("requested %d times", n)
 	}
 }
 
+// Rule: force-delete-ends-drain.
 func TestADrainIsSkippedOnRequest(t *testing.T) {
 	t.Parallel()
 	for _, annotation := range []string{v1beta1.AnnotationSkipDrain, v1beta1.AnnotationForceDelete} {
@@ -233,12 +232,12 @@ func TestADrainIsSkippedOnRequest(t *testing.T) {
 	}
 }
 
-// A Node that registered a moment ago, and is not in the status yet, has pods to drain as well.
+// A Node that registered a moment ago and is not in the status yet may also have pods to drain.
 func TestANodeThatIsNotRecordedYetIsDrainedAndDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	node := w.node("m", false)
 	w.podOn(node.Name)

@@ -20,35 +20,35 @@ var (
 	errTimeout = errors.New("the connection was lost")
 )
 
-// cut is what befalls one effect of a process.
+// cut is an interruption of one effect of a process.
 type cut struct {
-	// at counts effects from 1; 0 is never.
+	// at counts effects from 1. With 0, no effect is interrupted.
 	at int
-	// after lets the effect happen, and loses only its answer.
+	// after lets the effect happen, and only loses its answer.
 	after bool
-	// dies ends the process; otherwise it sees an error and goes on.
+	// dies ends the process. Otherwise the process gets an error and continues.
 	dies bool
 }
 
 func (c cut) String() string {
 	switch {
 	case c.dies:
-		return "death of the process"
+		return "crash of the process"
 	case c.after:
 		return "loss of the answer"
 	}
 	return "loss of the request"
 }
 
-// effects is all that a process does to the world, API writes and driver calls, in their order, and the place where it
-// can be cut off.
+// effects are everything that a process does to the world, API writes and driver calls, in their order. One of them can
+// be interrupted.
 type effects struct {
 	mu     sync.Mutex
 	done   []string
 	next   cut
 	seen   int
 	dead   bool
-	struck string // the effect that was cut
+	struck string // the effect that was interrupted
 }
 
 func (e *effects) do(what string, f func() error) error {
@@ -82,7 +82,7 @@ func (e *effects) alive() error {
 	return nil
 }
 
-// revive is the start of a new process; it reports whether the last one had died.
+// revive marks the start of a new process. It reports whether the last one had died.
 func (e *effects) revive() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,14 +91,15 @@ func (e *effects) revive() bool {
 	return was
 }
 
-// clear forgets what was done, to count what follows.
+// clear drops the recorded effects, so that only later ones count.
 func (e *effects) clear() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.done = nil
 }
 
-// of returns what was done since clear whose description begins with one of the prefixes; all without any.
+// of returns the effects since clear whose description begins with one of the prefixes, or all if there are no
+// prefixes.
 func (e *effects) of(prefixes ...string) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -107,10 +108,10 @@ func (e *effects) of(prefixes ...string) []string {
 	})
 }
 
-// writes returns the API writes since clear, without those of bootstrap tokens.
+// writes returns the API writes since clear, except those of bootstrap tokens.
 func (e *effects) writes() []string { return e.of("API Machine", "API Node") }
 
-// triggering returns the writes that trigger their machine: all but those of its status.
+// requeueing returns the writes that trigger another pass: all except those of a Machine's status.
 func (e *effects) requeueing() []string {
 	return slices.DeleteFunc(e.writes(), func(what string) bool { return strings.HasSuffix(what, "status") })
 }
@@ -118,7 +119,7 @@ func (e *effects) requeueing() []string {
 // calls returns the driver calls since clear.
 func (e *effects) calls() []string { return e.of("cloud") }
 
-// extractors are the indexes of the caches, applied here to what the API server lists: reads are then never late, which
+// extractors are the indexes of the caches, applied here to what the API server lists. Reads are then never late, which
 // makes a test deterministic.
 type extractors map[string]client.IndexerFunc
 
@@ -127,8 +128,8 @@ func (x extractors) IndexField(_ context.Context, _ client.Object, field string,
 	return nil
 }
 
-// client returns a client of the process: it writes through effects and reads with the indexes, of one namespace.
-// refuse may fail a call before anything else; "" stands for a read.
+// client returns a client of the process. It writes through effects, and reads with the indexes from one namespace.
+// refuse may fail a call before it is sent. The verb "" stands for a read.
 func (e *effects) client(c client.WithWatch, namespace string, indexes extractors,
 	refuse func(verb string, o runtime.Object) error) client.WithWatch {
 	write := func(verb string, o client.Object, f func() error) error {

@@ -14,15 +14,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// wantRest fails the test if another pass writes anything, calls the driver or asks for one more.
+// wantRest fails the test if another pass writes anything, calls the driver or requeues the Machine.
 func (w *world) wantRest(name string) {
 	w.t.Helper()
 	w.effects.clear()
 	if result := w.reconcile(name); result.RequeueAfter != 0 {
-		w.t.Errorf("a settled machine asks for another pass after %s", result.RequeueAfter)
+		w.t.Errorf("a machine without pending work is requeued after %s", result.RequeueAfter)
 	}
 	if done := w.effects.of(); len(done) > 0 {
-		w.t.Errorf("a pass over a settled machine did %q", done)
+		w.t.Errorf("a pass over a machine without pending work did %q", done)
 	}
 }
 
@@ -32,7 +32,7 @@ func (w *world) wantQuiet(name string) reconcile.Result {
 	w.effects.clear()
 	result := w.reconcile(name)
 	if done := w.effects.of("API"); len(done) > 0 {
-		w.t.Errorf("a pass without news wrote %q", done)
+		w.t.Errorf("a pass without changes wrote %q", done)
 	}
 	return result
 }
@@ -60,31 +60,31 @@ func (w *world) wantCondition(m *v1beta1.Machine, kind string, status metav1.Con
 	return c
 }
 
-// wantNothingLeft fails the test if the machine left anything behind, or ever had two instances.
+// wantNothingLeft fails the test if the machine left anything behind, or ever had two instances at the same time.
 func (w *world) wantNothingLeft(name string) {
 	w.t.Helper()
 	if m := w.get(name); m != nil {
-		w.t.Errorf("the machine is still there: %s", summaryOf(m))
+		w.t.Errorf("the machine still exists: %s", summaryOf(m))
 	}
-	w.reconcile(name) // As its last event asks for.
+	w.reconcile(name) // The delete event triggers this pass.
 	if in := w.cloud.Live(); len(in) > 0 {
-		w.t.Errorf("%d instances are left of a machine that is gone", len(in))
+		w.t.Errorf("%d instances remain after the machine is gone", len(in))
 	}
 	if len(w.cloud.Twins()) > 0 {
-		w.t.Errorf("machines %v had two instances at a time", w.cloud.Twins())
+		w.t.Errorf("machines %v had two instances at the same time", w.cloud.Twins())
 	}
 	if w.getNode(nodeNameOf(w.namespace, name)) != nil {
-		w.t.Error("the node is left of a machine that is gone")
+		w.t.Error("the node remains after the machine is gone")
 	}
 	if tokens := w.tokens(); len(tokens) > 0 {
-		w.t.Errorf("bootstrap token %s is left of a machine that is gone", tokens[0].Name)
+		w.t.Errorf("bootstrap token %s remains after the machine is gone", tokens[0].Name)
 	}
 	if r := w.process.states.machines; len(r) > 0 {
 		w.t.Errorf("the process still remembers %v", r)
 	}
 }
 
-// summaryOf is what of a status does not depend on names and times.
+// summaryOf returns the part of a status that does not depend on names and times.
 func summaryOf(m *v1beta1.Machine) string {
 	if m == nil {
 		return "gone"
@@ -109,7 +109,7 @@ func summaryOf(m *v1beta1.Machine) string {
 
 func lastOf(all []string, n int) []string { return all[max(len(all)-n, 0):] }
 
-// recorder keeps events.
+// recorder records events.
 type recorder struct {
 	mu   sync.Mutex
 	seen []string

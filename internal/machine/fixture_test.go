@@ -29,27 +29,27 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// world is a control plane, a cloud and one process that works on the Machines of one namespace, under a clock that
+// world is a control plane, a cloud and one process that reconciles the Machines of one namespace, with a clock that
 // only the test moves.
 type world struct {
 	t         testing.TB
 	namespace string
-	// api is the test's own hand.
+	// api is the client that the test itself uses.
 	api     client.WithWatch
 	cloud   *fakecloud.Cloud
 	clock   *testclock.FakePassiveClock
 	effects *effects
 	events  *recorder
 	options Options
-	// process is what a restart replaces.
+	// process is the running process. A restart replaces it.
 	process *Reconciler
 
-	// noTarget, targetDown and joins say whether there is a target cluster, whether it is unreachable, and whether running
-	// instances become nodes by themselves.
+	// noTarget is true if there is no target cluster, targetDown if it is unreachable, and joins if running instances
+	// become nodes automatically.
 	noTarget, targetDown, joins bool
-	// unanswered counts the calls to a target cluster that is unreachable.
+	// unanswered counts the calls to an unreachable target cluster.
 	unanswered atomic.Int32
-	// asked counts the reads of API servers themselves by a process in a manager.
+	// asked counts live reads from API servers by a process in a manager.
 	asked atomic.Int32
 	// refuse may fail a call of the process to the API server.
 	refuse func(verb string, o runtime.Object) error
@@ -57,7 +57,7 @@ type world struct {
 
 const fakeProvider = "fake"
 
-// newCloud is a cloud whose calls count among the effects of a process.
+// newCloud returns a cloud whose calls count as effects of a process.
 func newCloud(c clock.PassiveClock, e *effects) *fakecloud.Cloud {
 	cloud := fakecloud.New(fakeProvider, c)
 	cloud.Around = e.do
@@ -68,7 +68,7 @@ func newCloud(c clock.PassiveClock, e *effects) *fakecloud.Cloud {
 func newWorld(t testing.TB, change ...func(*world)) *world {
 	t.Helper()
 	e := &effects{}
-	// The API server's own clock cannot be moved, so ours begins with it.
+	// The API server's clock cannot be moved, so the clock of the test starts with it.
 	clock := testclock.NewFakePassiveClock(time.Now())
 	w := &world{t: t, clock: clock, effects: e, cloud: newCloud(clock, e), events: &recorder{}}
 	w.api = inmemory.Client()
@@ -118,7 +118,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 func noTarget(w *world) { w.noTarget = true }
 func joining(w *world)  { w.joins = true }
 
-// restart starts the process anew: nothing is remembered.
+// restart starts a new process, which remembers nothing.
 func (w *world) restart() {
 	w.effects.revive()
 	if w.options.Target != nil {
@@ -127,7 +127,7 @@ func (w *world) restart() {
 	w.process = New(w.options)
 }
 
-// sweep removes the nodes of a test: they belong to no namespace.
+// sweep deletes the nodes of a test, because they belong to no namespace.
 func (w *world) sweep() {
 	ctx := context.Background()
 	nodes := &corev1.NodeList{}
@@ -152,7 +152,7 @@ func (w *world) create(objects ...client.Object) {
 	}
 }
 
-// class makes a class, with the credentials and the user data that it refers to.
+// class creates a class, with the credentials and the user data that it refers to.
 func (w *world) class(name, userData string) {
 	w.t.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name,
@@ -174,13 +174,13 @@ func (w *world) secret(name, key, value string) *corev1.Secret {
 		StringData: map[string]string{key: value}}
 }
 
-// protected returns an object with the finalizer that the controllers of classes put on what Machines are made with.
+// protected returns an object with the finalizer that the class controllers put on the inputs of Machines.
 func (w *world) protected(o client.Object) client.Object {
 	o.SetFinalizers([]string{v1beta1.InUseFinalizer})
 	return o
 }
 
-// hold puts the finalizer on an object that is there.
+// hold adds the finalizer to an existing object.
 func (w *world) hold(o client.Object) {
 	w.t.Helper()
 	patch := []byte(`{"metadata":{"finalizers":["` + v1beta1.InUseFinalizer + `"]}}`)
@@ -189,8 +189,8 @@ func (w *world) hold(o client.Object) {
 	}
 }
 
-// letGo takes the finalizers off an object, as a person may.
-func (w *world) letGo(o client.Object) {
+// removeFinalizers removes the finalizers of an object, as an administrator may.
+func (w *world) removeFinalizers(o client.Object) {
 	w.t.Helper()
 	if err := w.api.Patch(w.t.Context(), o,
 		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
@@ -205,8 +205,8 @@ func (w *world) setSecret(name, key, value string) {
 	}
 }
 
-// born makes a Machine of class "small" as a set does: with finalizer and labels.
-func (w *world) born(name string, change ...func(*v1beta1.Machine)) *v1beta1.Machine {
+// createMachine creates a Machine of class "small" as a set does: with finalizer and labels.
+func (w *world) createMachine(name string, change ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.t.Helper()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.namespace, Name: name, Finalizers: []string{v1beta1.MachineFinalizer},
@@ -220,10 +220,10 @@ func (w *world) born(name string, change ...func(*v1beta1.Machine)) *v1beta1.Mac
 	return m
 }
 
-// running makes a Machine with its Node and brings it to Running.
+// running creates a Machine with its Node and brings it to Running.
 func (w *world) running(name string, change ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.t.Helper()
-	w.born(name, change...)
+	w.createMachine(name, change...)
 	w.reconcile(name)
 	w.node(name, true)
 	w.reconcile(name)
@@ -232,7 +232,7 @@ func (w *world) running(name string, change ...func(*v1beta1.Machine)) *v1beta1.
 	return m
 }
 
-// get returns the Machine as it is, nil when it is gone.
+// get returns the Machine, nil if it is gone.
 func (w *world) get(name string) *v1beta1.Machine {
 	w.t.Helper()
 	m := &v1beta1.Machine{}
@@ -246,7 +246,7 @@ func (w *world) get(name string) *v1beta1.Machine {
 	return m
 }
 
-// update changes the Machine as a person would.
+// update changes the Machine as a user would.
 func (w *world) update(name string, change func(*v1beta1.Machine)) {
 	w.t.Helper()
 	m := w.get(name)
@@ -272,7 +272,7 @@ func (w *world) delete(name string) {
 
 func nodeNameOf(namespace, machine string) string { return namespace + "-" + machine }
 
-// node makes the Node of a machine's only instance, as its kubelet would.
+// node creates the Node of a machine's only instance, as its kubelet would.
 func (w *world) node(name string, ready bool, change ...func(*corev1.Node)) *corev1.Node {
 	w.t.Helper()
 	m := w.get(name)
@@ -293,12 +293,12 @@ func (w *world) node(name string, ready bool, change ...func(*corev1.Node)) *cor
 	if ready {
 		status = corev1.ConditionTrue
 	}
-	w.nodeIs(node.Name, status)
+	w.setNodeReady(node.Name, status)
 	return node
 }
 
-// nodeIs sets what the Node says of itself.
-func (w *world) nodeIs(name string, status corev1.ConditionStatus) {
+// setNodeReady sets the Node's condition Ready, as its kubelet would.
+func (w *world) setNodeReady(name string, status corev1.ConditionStatus) {
 	w.t.Helper()
 	node := w.getNode(name)
 	before := node.DeepCopy()
@@ -334,7 +334,7 @@ func (w *world) tokens() []corev1.Secret {
 	})
 }
 
-// reconcile makes one pass, which must not fail.
+// reconcile runs one pass, which must not fail.
 func (w *world) reconcile(name string) reconcile.Result {
 	w.t.Helper()
 	result, err := w.pass(name)
@@ -351,7 +351,7 @@ func (w *world) pass(name string) (reconcile.Result, error) {
 
 func (w *world) step(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// until makes passes, each when its time or an event has come, until done. A process that died is started anew.
+// until runs passes, each at its time or after an event, until done. It restarts a process that died.
 func (w *world) until(name, what string, done func() bool) {
 	w.t.Helper()
 	var last string
@@ -374,7 +374,7 @@ func (w *world) until(name, what string, done func() bool) {
 		}
 	}
 	m := w.get(name)
-	w.t.Fatalf("%s did not come to be; last pass: %s; machine: %s; done: %q", what, last, summaryOf(m),
+	w.t.Fatalf("%s did not happen; last pass: %s; machine: %s; effects: %q", what, last, summaryOf(m),
 		lastOf(w.effects.of(), 20))
 }
 
@@ -386,10 +386,10 @@ func (w *world) untilPhase(name string, phase v1beta1.MachinePhase) *v1beta1.Mac
 
 func (w *world) untilGone(name string) {
 	w.t.Helper()
-	w.until(name, "the end of the machine", func() bool { return w.get(name) == nil })
+	w.until(name, "the deletion of the machine", func() bool { return w.get(name) == nil })
 }
 
-// join makes a Node of every instance that runs and has none.
+// join creates a Node for every running instance without one.
 func (w *world) join() (joined bool) {
 	w.t.Helper()
 	for _, in := range w.cloud.Live() {

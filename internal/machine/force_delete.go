@@ -8,19 +8,19 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// A deletion by force always ends. Where the cloud does not remove the instance, or cannot be asked, the Machine goes
-// without it. That is the only exception to the rule that a Machine goes after its instance, so it is recorded before:
-// an event and the ConfigMap machinist-orphans name what may remain, and orphan collection removes it.
+// A force-deletion always ends. If the cloud does not delete the instance or cannot be reached, the Machine is deleted
+// without it. This is the only exception to the rule that a Machine is deleted after its instance. So it is recorded
+// first: an event and the ConfigMap machinist-orphans name what may remain, and orphan removal deletes it later.
 
 const (
-	// failingPatience is how long the removal of an instance may fail before a Machine that is deleted by force goes
-	// without it: enough for more than one try.
+	// failingPatience is how long the deletion of an instance may fail before its force-deleted Machine is deleted
+	// without it. It is long enough for more than one try.
 	failingPatience = 2 * time.Minute
-	// removalPatience is how long the removal may take in all.
+	// removalPatience is how long the deletion of the instance may take in total.
 	removalPatience = 10 * time.Minute
 )
 
-// orByForce returns a step of the removal of the instance that ends after some time if the Machine is deleted by force.
+// orByForce wraps a step of the instance's deletion so that it ends after some time if the Machine is force-deleted.
 func (s *teardownStep) orByForce(step func(context.Context) (progress, error)) func(context.Context) (progress, error) {
 	return func(ctx context.Context) (progress, error) {
 		proceed, err := step(ctx)
@@ -35,7 +35,7 @@ func (s *teardownStep) orByForce(step func(context.Context) (progress, error)) f
 	}
 }
 
-// forcedEnd is when a deletion by force goes on without the removal of the instance.
+// forcedEnd returns when a force-deletion stops waiting for the deletion of the instance.
 func (s *teardownStep) forcedEnd(failing bool) time.Time {
 	var end time.Time
 	s.states.update(s.machine, func(m *machineState) {
@@ -57,18 +57,18 @@ func (s *teardownStep) forcedEnd(failing bool) time.Time {
 	return end
 }
 
-// leaveInstance records that the instance, or a part of it, may remain, and lets the Machine go without it. Its Node
-// stays: the instance may run.
+// leaveInstance records that the instance, or a part of it, may remain, and lets the deletion of the Machine continue.
+// The Node stays, because the instance may still run.
 func (s *teardownStep) leaveInstance(ctx context.Context) (progress, error) {
 	if err := s.ForceDeleted.AddForceDeleted(ctx, s.machine, s.now); err != nil {
-		return onError, fmt.Errorf("record what the machine may leave at the cloud: %w", err)
+		return onError, fmt.Errorf("record what the machine may leave in the cloud: %w", err)
 	}
 	what := "An instance"
 	if id := s.machine.Spec.ProviderID; id != "" {
 		what = fmt.Sprintf("Instance %s, or a part of it,", wording.Truncate(id, 256))
 	}
-	s.warn(reasonInstanceLeft, "Delete", what+" may remain at the cloud: the machine is deleted by force. The ConfigMap "+
-		"machinist-orphans names it, and orphan collection deletes it when the cloud allows that.")
+	s.warn(reasonInstanceLeft, "Delete", what+" may remain in the cloud, because the machine is force-deleted. The ConfigMap "+
+		"machinist-orphans records it, and the provider deletes it when the cloud allows that.")
 	s.instanceLeft = true
 	return next, nil
 }

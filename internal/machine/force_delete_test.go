@@ -16,20 +16,20 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// leftBook keeps the Machines that were deleted by force.
-type leftBook struct {
+// forceDeletedRecord is a ForceDeleted in memory.
+type forceDeletedRecord struct {
 	err  error
 	left []string
 }
 
-func (b *leftBook) AddForceDeleted(_ context.Context, m *v1beta1.Machine, _ time.Time) error {
+func (b *forceDeletedRecord) AddForceDeleted(_ context.Context, m *v1beta1.Machine, _ time.Time) error {
 	if b.err == nil {
 		b.left = append(b.left, m.Name+" "+m.Spec.ProviderID)
 	}
 	return b.err
 }
 
-// unremovable are the ways in which an instance is not removed however long a deletion waits.
+// unremovable are the reasons why an instance is not deleted however long a deletion waits.
 func unremovable() map[string]func(*world) {
 	return map[string]func(*world){
 		"the cloud refuses the credentials": func(w *world) {
@@ -41,7 +41,7 @@ func unremovable() map[string]func(*world) {
 		"the cloud never finishes": func(w *world) { w.cloud.Shutdown = 1000 * time.Hour },
 		"the credentials are gone": func(w *world) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small-credentials"}}
-			w.letGo(secret)
+			w.removeFinalizers(secret)
 			if err := w.api.Delete(w.t.Context(), secret); err != nil {
 				w.t.Fatal(err)
 			}
@@ -50,12 +50,12 @@ func unremovable() map[string]func(*world) {
 }
 
 // Rule: force-delete-always-ends.
-func TestADeletionByForceEndsAlthoughTheInstanceIsNotRemoved(t *testing.T) {
+func TestForceDeleteEndsAlthoughTheInstanceIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	for name, prevent := range unremovable() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, book := newWorld(t), &leftBook{}
+			w, book := newWorld(t), &forceDeletedRecord{}
 			w.options.ForceDeleted = book
 			w.restart()
 			w.class("small", "")
@@ -63,7 +63,7 @@ func TestADeletionByForceEndsAlthoughTheInstanceIsNotRemoved(t *testing.T) {
 			prevent(w)
 			w.delete("m")
 			deleted := w.clock.Now()
-			w.until("m", "a deletion that is held up", func() bool { return w.clock.Since(deleted) > 2*removalPatience })
+			w.until("m", "a deletion that waits", func() bool { return w.clock.Since(deleted) > 2*removalPatience })
 			if len(book.left) != 0 {
 				t.Fatal("a deletion without force leaves the instance")
 			}
@@ -72,17 +72,17 @@ func TestADeletionByForceEndsAlthoughTheInstanceIsNotRemoved(t *testing.T) {
 			began := w.clock.Now()
 			w.untilGone("m")
 			if took := w.clock.Since(began); took > removalPatience+time.Minute {
-				t.Errorf("the deletion by force took %s", took)
+				t.Errorf("the force-deletion took %s", took)
 			}
 			if !slices.Equal(book.left, []string{"m " + id}) {
-				t.Errorf("recorded as left: %q", book.left)
+				t.Errorf("recorded: %q", book.left)
 			}
 			events := strings.Join(w.events.take(), "\n")
 			if !strings.Contains(events, "Warning InstanceLeft: Instance "+id) || strings.Contains(events, "is gone") {
 				t.Errorf("events:\n%s", events)
 			}
 			if len(w.cloud.Live()) != 1 {
-				t.Error("the case is none: the instance is gone")
+				t.Error("the instance is gone, so this case tests nothing")
 			}
 			if w.getNode(nodeNameOf(w.namespace, "m")) == nil {
 				t.Error("the Node of an instance that may run was deleted")
@@ -91,17 +91,17 @@ func TestADeletionByForceEndsAlthoughTheInstanceIsNotRemoved(t *testing.T) {
 	}
 }
 
-// An instance that was asked for and never recorded may be there.
+// An instance that was requested but never recorded may exist.
 //
 // Rule: force-delete-always-ends.
-func TestADeletionByForceEndsWhereNobodyKnowsWhetherThereIsAnInstance(t *testing.T) {
+func TestForceDeleteEndsIfTheInstanceIsUnknown(t *testing.T) {
 	t.Parallel()
-	w, book := newWorld(t), &leftBook{}
+	w, book := newWorld(t), &forceDeletedRecord{}
 	w.options.ForceDeleted = book
 	w.restart()
 	w.class("small", "")
 	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.Unavailable, "no answer"), Late: 30 * time.Second})
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.step(time.Minute)
 	w.restart()
@@ -111,16 +111,16 @@ func TestADeletionByForceEndsWhereNobodyKnowsWhetherThereIsAnInstance(t *testing
 	w.delete("m")
 	w.untilGone("m")
 	if !slices.Equal(book.left, []string{"m "}) || len(w.cloud.Live()) != 1 {
-		t.Errorf("recorded as left: %q, at the cloud: %d", book.left, len(w.cloud.Live()))
+		t.Errorf("recorded: %q, instances in the cloud: %d", book.left, len(w.cloud.Live()))
 	}
 }
 
-// Nothing may remain that is named nowhere.
+// Everything that may remain must be recorded first.
 //
 // Rule: force-delete-always-ends.
-func TestADeletionByForceWaitsUntilWhatMayRemainIsRecorded(t *testing.T) {
+func TestForceDeleteWaitsForItsRecord(t *testing.T) {
 	t.Parallel()
-	w, book := newWorld(t), &leftBook{err: errors.New("no")}
+	w, book := newWorld(t), &forceDeletedRecord{err: errors.New("no")}
 	w.options.ForceDeleted = book
 	w.restart()
 	w.class("small", "")
@@ -142,12 +142,12 @@ func TestADeletionByForceWaitsUntilWhatMayRemainIsRecorded(t *testing.T) {
 	}
 }
 
-// The instance is removed as usual where the cloud does that.
+// The instance is deleted as usual if the cloud does that.
 //
 // Rule: force-delete-always-ends.
-func TestADeletionByForceWaitsForACloudThatRemovesTheInstance(t *testing.T) {
+func TestForceDeleteWaitsWhileTheCloudDeletesTheInstance(t *testing.T) {
 	t.Parallel()
-	w, book := newWorld(t), &leftBook{}
+	w, book := newWorld(t), &forceDeletedRecord{}
 	w.options.ForceDeleted = book
 	w.cloud.Shutdown = removalPatience - time.Minute
 	w.restart()
@@ -158,18 +158,18 @@ func TestADeletionByForceWaitsForACloudThatRemovesTheInstance(t *testing.T) {
 	w.delete("m")
 	w.untilGone("m")
 	if len(book.left) != 0 {
-		t.Errorf("recorded as left: %q", book.left)
+		t.Errorf("recorded: %q", book.left)
 	}
 	w.wantNothingLeft("m")
 }
 
-// Who asks for force asks for a try as well.
+// A force-deletion tries again at once.
 //
 // Rule: force-delete-always-ends.
-func TestForceTriesAtOnce(t *testing.T) {
+func TestForceDeleteTriesAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.options.ForceDeleted = &leftBook{}
+	w.options.ForceDeleted = &forceDeletedRecord{}
 	w.restart()
 	w.class("small", "")
 	w.running("m")
@@ -181,13 +181,13 @@ func TestForceTriesAtOnce(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// What the cloud asks for holds.
+// A force-deletion respects the time before which the cloud asked not to be called.
 //
 // Rules: force-delete-always-ends, one-try-per-backoff.
-func TestForceWaitsAsLongAsTheCloudAsks(t *testing.T) {
+func TestForceDeleteRespectsRetryAfter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.options.ForceDeleted = &leftBook{}
+	w.options.ForceDeleted = &forceDeletedRecord{}
 	w.restart()
 	w.class("small", "")
 	w.running("m")

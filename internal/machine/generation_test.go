@@ -12,14 +12,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// late is a cache of Nodes that has none yet.
-type late struct{ client.Client }
+// emptyNodes is a cache of Nodes that is still empty.
+type emptyNodes struct{ client.Client }
 
-func (late) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+func (emptyNodes) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
 }
 
-func (late) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+func (emptyNodes) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 // Rule: observed-generation-acted-upon.
 func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
@@ -32,15 +32,15 @@ func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
 	}
 	w.update("m", func(m *v1beta1.Machine) { set(&m.Spec.Node.Labels, "tier", "gold") })
 	target := *w.options.Target
-	seeing := w.process.Target
-	target.Nodes = late{target.Nodes}
+	withCache := w.process.Target
+	target.Nodes = emptyNodes{target.Nodes}
 	w.process.Target = &target
 	w.reconcile("m")
 	if m := w.get("m"); m.Status.ObservedGeneration == m.Generation || !isReady(m) {
 		t.Errorf("observed is %d of %d although the node could not be labelled; ready %t", m.Status.ObservedGeneration,
 			m.Generation, isReady(m))
 	}
-	w.process.Target = seeing
+	w.process.Target = withCache
 	w.reconcile("m")
 	if m := w.get("m"); m.Status.ObservedGeneration != m.Generation ||
 		w.getNode(m.Status.NodeRef.Name).Labels["tier"] != "gold" {
@@ -64,7 +64,7 @@ func TestAMachineThatIsGoneWhenItsStatusIsWrittenIsNoError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.refuse = func(verb string, o runtime.Object) error {
 		if _, ok := o.(*v1beta1.Machine); ok && verb == "patch status" {
 			return apierrors.NewNotFound(v1beta1.GroupVersion.WithResource("machines").GroupResource(), "m")

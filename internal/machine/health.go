@@ -14,14 +14,14 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// healthStep reports what the Node says of itself.
+// healthStep reports the health of the Node.
 type healthStep struct{ *pass }
 
-// run reports the Node's own conditions. Health checks decide whether the Machine is replaced for them.
+// run sets the Machine's conditions from those of the Node. Health checks decide whether the Machine is replaced.
 func (s *healthStep) run(ctx context.Context) (progress, error) {
 	if s.Target == nil {
 		if s.machine.Status.Instance.State == v1beta1.InstanceRunning {
-			s.arrived()
+			s.markRunning()
 		}
 		return next, nil
 	}
@@ -38,7 +38,7 @@ func (s *healthStep) run(ctx context.Context) (progress, error) {
 		s.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonNodeReady, "")
 		known := s.states.get(s.machine)
 		if known.instance.checked || known.instance.suspectID != "" || !known.instance.missingSince.IsZero() {
-			// That it works says more than any read.
+			// A Ready Node is better evidence than any read from the cloud.
 			s.states.update(s.machine, func(m *machineState) {
 				m.instance.checked, m.instance.suspectID, m.instance.missingSince = false, "", time.Time{}
 			})
@@ -46,12 +46,12 @@ func (s *healthStep) run(ctx context.Context) (progress, error) {
 		if known.instance.incomplete || s.machine.Status.Instance.State == v1beta1.InstancePending {
 			s.instance.refresh(ctx)
 		}
-		if !s.hasRun() || known.launch.token { // Somebody else may have written that it has run.
+		if !s.hasRun() || known.launch.token { // Another client may have written the phase.
 			if err := s.launch.dropToken(ctx); err != nil {
 				return onError, err
 			}
 		}
-		s.arrived()
+		s.markRunning()
 		return next, s.preservation.uncordonUnlessPreserved(ctx)
 	case ready != nil && ready.Status == corev1.ConditionFalse:
 		transition = s.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeNotReady,
@@ -61,17 +61,17 @@ func (s *healthStep) run(ctx context.Context) (progress, error) {
 			fmt.Sprintf("The kubelet of node %s does not report.", s.node.Name))
 	}
 	s.failAfterTimeout(nil)
-	// The quickest explanation of a silent node is that its instance is gone.
+	// The most likely cause of a silent node is that its instance is gone.
 	return next, s.instance.check(ctx, transition)
 }
 
-// nodeGone deals with a Machine whose Node the cache no longer has.
+// nodeGone handles a Machine whose Node is no longer in the cache.
 func (s *healthStep) nodeGone(ctx context.Context) (progress, error) {
 	ref := s.machine.Status.NodeRef
 	live := &corev1.Node{}
 	err := s.Target.Live.Get(ctx, client.ObjectKey{Name: ref.Name}, live)
 	if err == nil && live.UID == ref.UID {
-		return s.after(time.Second), nil // The cache is late.
+		return s.after(time.Second), nil // The cache lags behind.
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return onError, fmt.Errorf("read node %s: %w", ref.Name, err)
@@ -86,13 +86,13 @@ func (s *healthStep) nodeGone(ctx context.Context) (progress, error) {
 	return onMachine | onNode, s.instance.check(ctx, changed)
 }
 
-// dropToken deletes the bootstrap token once the machine has joined, or is gone. It is asked for at the transition
-// only, and before that is written, so that a crash in between does not leave the token.
+// dropToken deletes the bootstrap token once the machine has joined, failed or is gone. It is called only at that
+// transition, and before the transition is written, so that a crash in between does not leave the token.
 func (s *launchStep) dropToken(ctx context.Context) error {
 	known := s.states.get(s.machine)
 	if !known.launch.ownToken || known.launch.token {
 		err := s.tokens.Delete(ctx, s.attempt())
-		// Who may not read tokens has none to delete, unless it made one and lost the right since.
+		// A process that may not read tokens has none to delete, unless it created one and lost the permission since.
 		if err != nil && (known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
 			return err
 		}

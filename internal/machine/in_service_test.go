@@ -12,14 +12,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// evicting is a startup taint that no pod stays with.
+// evicting is a startup taint that evicts all pods.
 var evicting = corev1.Taint{Key: "network.example.com/not-ready", Effect: corev1.TaintEffectNoExecute}
 
 func startsWith(taints ...corev1.Taint) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Spec.Node.StartupTaints = taints }
 }
 
-// Rule no-startup-taints-in-service: startup taints are for a Node that starts, however quick its kubelet is.
+// Rule no-startup-taints-in-service: startup taints are for a Node that starts, however fast its kubelet is.
 func TestWhichNodesAreInService(t *testing.T) {
 	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	launched := func(reason string) func(*v1beta1.Machine, *corev1.Node) {
@@ -52,23 +52,23 @@ func TestWhichNodesAreInService(t *testing.T) {
 		"a new Node":                                 {changes{ours, registered(time.Minute), uninitialized}, false},
 		"a new Node without a taint":                 {changes{ours, registered(time.Minute)}, false},
 		"a new Node that is Ready already":           {changes{ours, registered(time.Minute), uninitialized, ready}, false},
-		"a new one, Ready and without a taint":       {changes{ours, registered(time.Minute), ready}, false},
-		"of the second in which the machine came":    {changes{ours, registered(0), ready}, false},
-		"of an instance that was taken over":         {changes{adopted, registered(-time.Hour), ready}, true},
-		"that one, when it is not Ready":             {changes{adopted, registered(-time.Hour)}, true},
-		"that one, registered anew":                  {changes{adopted, registered(time.Minute), ready}, true},
+		"a new Node, Ready and without a taint":      {changes{ours, registered(time.Minute), ready}, false},
+		"created in the same second as the machine":  {changes{ours, registered(0), ready}, false},
+		"of an adopted instance":                     {changes{adopted, registered(-time.Hour), ready}, true},
+		"of an adopted instance, not Ready":          {changes{adopted, registered(-time.Hour)}, true},
+		"of an adopted instance, registered again":   {changes{adopted, registered(time.Minute), ready}, true},
 		"of an adopted instance that joins only now": {changes{adopted, registered(time.Minute), uninitialized}, false},
 		"older than the machine":                     {changes{ours, registered(-time.Second), ready}, true},
-		"older by a clock, but for no pods yet":      {changes{ours, registered(-time.Minute), uninitialized}, false},
-		"made anew while the machine runs": {changes{ours, registered(time.Hour), paired,
+		"older than the machine, but with the taint": {changes{ours, registered(-time.Minute), uninitialized}, false},
+		"registered again while the machine runs": {changes{ours, registered(time.Hour), paired,
 			phase(v1beta1.MachineRunning)}, true},
-		"made anew, with the taint": {changes{ours, registered(time.Hour), uninitialized, paired,
+		"registered again, with the taint": {changes{ours, registered(time.Hour), uninitialized, paired,
 			phase(v1beta1.MachineUnhealthy)}, true},
-		"made anew while it is updated in place": {changes{ours, registered(time.Hour), paired,
+		"registered again during an update in place": {changes{ours, registered(time.Hour), paired,
 			phase(v1beta1.MachineUpdating)}, true},
 		"of an instance that replaced another": {changes{ours, registered(time.Hour), uninitialized,
 			phase(v1beta1.MachineProvisioned)}, false},
-		"made anew before the machine ran": {changes{ours, registered(time.Minute), paired,
+		"registered again before the machine ran": {changes{ours, registered(time.Minute), paired,
 			phase(v1beta1.MachineProvisioned)}, false},
 	} {
 		m, n := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon)}}, &corev1.Node{}
@@ -82,22 +82,22 @@ func TestWhichNodesAreInService(t *testing.T) {
 	}
 }
 
-// A Node that serves when its machine takes it over gets what the machine wants on it for good. Startup taints would
-// evict its pods, and with nobody to remove them the machine would fail and be replaced.
+// A Node that is in service when its machine adopts its instance gets the permanent part of the node template. Startup
+// taints would evict its pods, and if no component removes them, the machine would fail and be replaced.
 //
 // Rule: no-startup-taints-in-service.
-func TestANodeThatServesGetsNoStartupTaints(t *testing.T) {
+func TestNodeInServiceGetsNoStartupTaints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
 	node := w.nodeOfAnother(id)
-	// Its administrator keeps some pods off it for good, by a taint that new Nodes only start with.
-	preserved := w.getNode(node.Name)
-	preserved.Spec.Taints = append(preserved.Spec.Taints, taint("network", ""))
-	if err := w.api.Update(t.Context(), preserved); err != nil {
+	// The administrator permanently keeps some pods off the Node, with a taint that is a startup taint for new Nodes.
+	own := w.getNode(node.Name)
+	own.Spec.Taints = append(own.Spec.Taints, taint("network", ""))
+	if err := w.api.Update(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
-	w.born("m", of(id), startsWith(evicting, taint("network", "")), func(m *v1beta1.Machine) {
+	w.createMachine("m", withProviderID(id), startsWith(evicting, taint("network", "")), func(m *v1beta1.Machine) {
 		m.Spec.Node.Labels = map[string]string{"pool": "db"}
 		m.Spec.Node.Taints = []corev1.Taint{taint("dedicated", "db")}
 	})
@@ -105,31 +105,31 @@ func TestANodeThatServesGetsNoStartupTaints(t *testing.T) {
 	w.untilPhase("m", v1beta1.MachineRunning)
 	within(t, "the time until it runs", w.clock.Since(began), 0, time.Minute)
 	n := w.getNode(node.Name)
-	if find(n.Spec.Taints, evicting) >= 0 || find(n.Spec.Taints, taint("dedicated", "db")) < 0 ||
-		find(n.Spec.Taints, taint("network", "")) < 0 || n.Labels["pool"] != "db" {
+	if findTaint(n.Spec.Taints, evicting) >= 0 || findTaint(n.Spec.Taints, taint("dedicated", "db")) < 0 ||
+		findTaint(n.Spec.Taints, taint("network", "")) < 0 || n.Labels["pool"] != "db" {
 		t.Errorf("the node has the labels %v and the taints %v", n.Labels, n.Spec.Taints)
 	}
 	w.step(24 * time.Hour)
 	w.wantRest("m")
 }
 
-// Rules startup-taints-once, no-startup-taints-in-service: an adopted instance that joins only now, and a Node that
-// is Ready before anybody has seen it, start.
-func TestANodeThatStartsGetsStartupTaints(t *testing.T) {
+// Rules startup-taints-once, no-startup-taints-in-service: the Node of an adopted instance that joins only now is a new
+// Node, and so is a Node that is Ready when it is first seen.
+func TestNewNodeGetsStartupTaints(t *testing.T) {
 	t.Parallel()
 	t.Run("adopted before it joined", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		id := w.adoptable()
-		w.born("m", of(id), startsWith(evicting))
+		w.createMachine("m", withProviderID(id), startsWith(evicting))
 		w.untilPhase("m", v1beta1.MachineProvisioned)
 		w.wantBlockedByStartupTaint(w.node("m", true, named(nodeNameOf(w.namespace, "legacy"))))
 	})
-	t.Run("Ready at once, and nothing keeps pods off it", func(t *testing.T) {
+	t.Run("Ready at once and without the taint", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", "")
-		w.born("m", startsWith(evicting))
+		w.createMachine("m", startsWith(evicting))
 		w.reconcile("m")
 		w.wantBlockedByStartupTaint(w.node("m", true, func(n *corev1.Node) { n.Spec.Taints = nil }))
 	})
@@ -140,7 +140,7 @@ func (w *world) wantBlockedByStartupTaint(node *corev1.Node) {
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonWaitingForStartupTaints)
 	n := w.getNode(node.Name)
-	if find(n.Spec.Taints, evicting) < 0 {
+	if findTaint(n.Spec.Taints, evicting) < 0 {
 		w.t.Errorf("the taints are %v", n.Spec.Taints)
 	}
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return sameTaint(t, evicting) })
@@ -151,14 +151,14 @@ func (w *world) wantBlockedByStartupTaint(node *corev1.Node) {
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 
-// The Node of a machine that works is registered anew, because somebody deleted it: its pods may still run.
+// The Node of a working machine registers again because it was deleted by mistake. Its pods may still run.
 //
 // Rule: no-startup-taints-in-service.
-func TestANodeMadeAnewGetsNoStartupTaints(t *testing.T) {
+func TestNodeThatRegistersAgainGetsNoStartupTaints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m", startsWith(evicting))
+	w.createMachine("m", startsWith(evicting))
 	w.reconcile("m")
 	w.wantBlockedByStartupTaint(w.node("m", true))
 	w.dropNode(w.get("m"))
@@ -167,7 +167,8 @@ func TestANodeMadeAnewGetsNoStartupTaints(t *testing.T) {
 	node := w.node("m", true)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
-	if n := w.getNode(node.Name); find(n.Spec.Taints, evicting) >= 0 || find(n.Spec.Taints, uninitializedTaint) >= 0 {
+	n := w.getNode(node.Name)
+	if findTaint(n.Spec.Taints, evicting) >= 0 || findTaint(n.Spec.Taints, uninitializedTaint) >= 0 {
 		t.Errorf("the taints are %v", n.Spec.Taints)
 	}
 }

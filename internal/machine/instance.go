@@ -18,32 +18,32 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// instanceStep keeps what is known of a recorded instance true.
+// instanceStep keeps the record of the instance up to date.
 type instanceStep struct {
 	*pass
-	// undecided is true when the cloud did not show the instance and it does not count as absent yet.
+	// undecided is true if the cloud did not show the instance, and it does not count as absent yet.
 	undecided bool
-	// failed is the instance as this pass has read it, if the provider gave up on it.
+	// failed is the instance as this pass read it, if the provider reports that it failed.
 	failed *provider.Instance
 }
 
-// follow keeps what is known of a recorded instance true until it runs.
+// follow reads a recorded instance until it runs.
 func (s *instanceStep) follow(ctx context.Context) (progress, error) {
-	if bornWithInstance(s.machine) {
+	if createdWithProviderID(s.machine) {
 		return s.adoption.run(ctx)
 	}
 	status := s.machine.Status.Instance
 	known := s.isTrue(v1beta1.ConditionLaunched) && status != nil
 	if known {
 		if gone, err := s.checkSuspect(ctx); gone || err != nil {
-			return onMachine, err // Its owner replaces it.
+			return onMachine, err // Its owner replaces the Machine.
 		}
 	}
-	if known && status.State != v1beta1.InstancePending && !s.failureUnjudged() {
+	if known && status.State != v1beta1.InstancePending && !s.failurePending() {
 		return next, nil
 	}
 	if known && s.machine.Status.NodeRef != nil {
-		return next, nil // Its Node says more than the provider could.
+		return next, nil // The Node is better evidence than the provider.
 	}
 	if known && s.restoreBooted() {
 		return next, nil
@@ -63,7 +63,7 @@ func (s *instanceStep) follow(ctx context.Context) (progress, error) {
 	case provider.IsNotFound(err):
 		return s.followAbsent(ctx, inputs, known), nil
 	case err != nil && s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished:
-		return onMachine, nil // What the provider said of it before holds: its owner replaces it.
+		return onMachine, nil // The earlier finding of the provider still holds. Its owner replaces the Machine.
 	case err != nil:
 		reason := s.lookupFailed(err)
 		if !known {
@@ -71,36 +71,37 @@ func (s *instanceStep) follow(ctx context.Context) (progress, error) {
 			s.launch.trying(reason, messageOf(err))
 			s.failAfterTimeout(err)
 		}
-		// Otherwise it goes on following the instance: the Node may still come.
+		// Otherwise the pass continues, because the Node may still register.
 		return atTime.unless(known), nil
-	case undescribed(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil && s.showsWithin() > 0:
-		// The tags of the Machine's instance may not show yet. The Machine would refuse its own instance for good.
-		s.launch.launching("Waiting until the provider would show the instance's tags.")
+	case instanceUnrecorded(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil && s.showsWithin() > 0:
+		// The tags of the Machine's instance may not show yet. Without this wait, the Machine would permanently refuse
+		// its own instance.
+		s.launch.launching("Waiting for the settle time to pass, because the tags of a new instance may show late.")
 		return s.after(min(s.showsWithin(), s.pollInterval())), nil
-	case undescribed(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil:
+	case instanceUnrecorded(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil:
 		return s.adoption.run(ctx)
 	}
 	s.states.update(s.machine, func(m *machineState) { m.instance.getFailures = 0 })
-	s.shown()
+	s.noteShown()
 	s.launched(inputs, instance)
 	return next, nil
 }
 
-// lookupFailed asks for another lookup after an error that says nothing of the instance, and returns the reason to
-// show.
+// lookupFailed schedules another lookup after an error that proves nothing about the instance. It returns the reason to
+// report.
 func (s *instanceStep) lookupFailed(err error) (reason string) {
-	s.shown() // A read that failed is not the second of two.
+	s.noteShown() // A failed read does not count as the second of two reads.
 	c := lookupRetryPolicy(provider.CodeOf(err))
 	s.requeueIn(c.backoff(s.countFailedCheck(), provider.RetryAfter(err), string(s.machine.UID)))
 	return c.reason
 }
 
-// pollInterval is how often a pending instance is read.
+// pollInterval returns how often a pending instance is read.
 func (s *instanceStep) pollInterval() time.Duration {
 	return pollInterval(s.now.Sub(s.launch.attemptBegan()))
 }
 
-// pollInterval is how often an operation at the provider is polled: often at first, because most end
+// pollInterval returns how often an operation in the cloud is polled. It is short at first, because most operations end
 // quickly.
 func pollInterval(age time.Duration) time.Duration {
 	return min(max(age/4, time.Second), 30*time.Second)
@@ -117,9 +118,9 @@ func (s *instanceStep) get(ctx context.Context, inputs resolve.Resolved) (*provi
 	return instance, err
 }
 
-// readAddresses asks for the addresses of an instance that had none yet when it was seen running: some get theirs from
-// their network while they boot. It is asked once, when the Node has come, whose kubelet needed one; without an answer
-// the status goes without addresses.
+// readAddresses reads the addresses of an instance that had none when it was first seen running, because some networks
+// assign them during the boot. It reads only once, when the Node has registered, because its kubelet needed an address.
+// Without an answer, the status stays without addresses.
 func (s *instanceStep) readAddresses(ctx context.Context) {
 	if s.machine.Status.Instance == nil || hasIP(s.machine.Status.Addresses) {
 		return
@@ -134,14 +135,14 @@ func (s *instanceStep) readAddresses(ctx context.Context) {
 	}
 }
 
-// hasIP reports whether one of the addresses is no name.
+// hasIP reports whether one of the addresses is an IP address.
 func hasIP(addresses []corev1.NodeAddress) bool {
 	return slices.ContainsFunc(addresses, func(a corev1.NodeAddress) bool {
 		return a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP
 	})
 }
 
-// launched records a success.
+// launched records an instance that exists.
 func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Instance) {
 	m := s.machine
 	userDataHash, nodeID, account := "", "", provider.AccountOf(s.Cloud, inputs.Class())
@@ -169,21 +170,21 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 	}
 	s.foundIn(instance.Scope)
 	if !instance.LaunchTime.IsZero() {
-		// As it is stored, or it would look changed at every look.
+		// Truncated as in storage. Otherwise it would seem to change at every read.
 		m.Status.Instance.LaunchTime = &metav1.Time{Time: instance.LaunchTime.Truncate(time.Second)}
 	}
 	m.Status.Addresses = instance.Addresses
 	if m.Status.NodeRef == nil && m.Status.Phase == v1beta1.MachineUpdating {
-		m.Status.Phase = v1beta1.MachineProvisioned // A new instance has yet to become a Node.
+		m.Status.Phase = v1beta1.MachineProvisioned // The new instance has yet to become a Node.
 	}
 	if m.Status.Applied == nil {
-		m.Status.Applied = s.madeFrom(inputs)
+		m.Status.Applied = s.createdFrom(inputs)
 	}
 	failures := s.failuresOf(v1beta1.OperationCreate)
 	if s.setCondition(v1beta1.ConditionLaunched, true, launchReason(m), "") {
-		s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance exists; waiting for its node.", "")
+		s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance exists. Waiting for its node.", "")
 		if lacksCapacity(m) {
-			m.Status.LastOperation.Attempts = failures // That an instance was accepted does not mean that there is capacity.
+			m.Status.LastOperation.Attempts = failures // An accepted instance does not mean that there is capacity.
 		}
 	}
 	if m.Adopting() {
@@ -199,26 +200,28 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 	}
 }
 
-// madeFrom returns what the instance was made from. If another pass has asked for it, and the specification may have
-// changed since, nobody knows: then it is nothing, which no specification asks for, and an update follows.
-func (s *instanceStep) madeFrom(inputs resolve.Resolved) *v1beta1.AppliedStatus {
-	if s.launch.created || launchReason(s.machine) == v1beta1.ReasonInstanceAdopted || !s.changedSinceAsked() {
+// createdFrom returns the configuration from which the instance was created. If another pass called Create and the
+// specification may have changed since, the configuration is unknown. Then the result is empty, which never equals a
+// specification, so that the instance is updated.
+func (s *instanceStep) createdFrom(inputs resolve.Resolved) *v1beta1.AppliedStatus {
+	if s.launch.created || launchReason(s.machine) == v1beta1.ReasonInstanceAdopted || !s.changedSinceCreate() {
 		return appliedOf(s.machine, inputs)
 	}
 	return &v1beta1.AppliedStatus{}
 }
 
-// changedSinceAsked reports whether the specification of a Machine whose instance is found, and not described yet, is
-// another than when the status last said that there is none: but for the provider ID, which is written in between.
-func (s *instanceStep) changedSinceAsked() bool {
-	said := int64(1) // Nothing has to be written before the first instance is asked for.
+// changedSinceCreate reports whether the specification of a Machine without a recorded instance may have changed since
+// Create was called. It compares the generation with the last one for which the status reported that there is no
+// instance. One change is expected: the provider ID.
+func (s *instanceStep) changedSinceCreate() bool {
+	observed := int64(1) // Before the first call of Create, nothing has to be written.
 	if c := meta.FindStatusCondition(s.before.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
-		said = c.ObservedGeneration
+		observed = c.ObservedGeneration
 	}
-	return s.machine.Generation > said+1
+	return s.machine.Generation > observed+1
 }
 
-// countFailedCheck counts a failed check of the instance.
+// countFailedCheck counts a failed check of the instance, and returns the number of failures in a row.
 func (s *instanceStep) countFailedCheck() (times int32) {
 	s.states.update(s.machine, func(m *machineState) {
 		m.instance.getFailures++
@@ -227,9 +230,9 @@ func (s *instanceStep) countFailedCheck() (times int32) {
 	return times
 }
 
-// check asks the provider whether the instance of a Node in trouble is still there: at the transition into
-// it, and again until it has answered, and as long as the instance is being removed. A process that began in the
-// middle of it does not know, and asks.
+// check asks the provider whether the instance of an unhealthy Node still exists. It asks at the transition to
+// unhealthy, again until the provider has answered, and repeatedly while the instance is being deleted. A process that
+// starts while the Node is unhealthy asks once.
 func (s *instanceStep) check(ctx context.Context, transition bool) error {
 	if known := s.states.get(s.machine); known.instance.checked && !transition ||
 		s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
@@ -242,28 +245,29 @@ func (s *instanceStep) check(ctx context.Context, transition bool) error {
 	instance, err := s.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		if s.absent(ctx, inputs) {
-			s.vanished() // The status remembers it, once it is written.
+		if s.countsAsAbsent(ctx, inputs) {
+			s.vanished() // The failure reason in the status prevents further checks.
 		}
 	case err != nil:
 		s.lookupFailed(err)
 	default:
 		s.machine.Status.Instance.State = stateOf(s.machine.Status.Instance, instance)
-		// A preempted instance is followed to its end: its Node said so when it had hardly begun.
-		going := instance.State == provider.StateTerminating
-		if going {
+		// A preempted instance is followed until it is gone. Its Node became unhealthy when the shutdown had just
+		// begun.
+		terminating := instance.State == provider.StateTerminating
+		if terminating {
 			s.requeueIn(s.pollInterval())
 		}
-		s.states.update(s.machine, func(m *machineState) { m.instance.checked, m.instance.getFailures = !going, 0 })
-		s.shown()
+		s.states.update(s.machine, func(m *machineState) { m.instance.checked, m.instance.getFailures = !terminating, 0 })
+		s.noteShown()
 	}
 	return nil
 }
 
-// refresh completes what was not known when the instance was asked for. The Machine is usable without it, so
-// it is tried once: that its node is Ready proves that it runs, whatever the provider says or fails to say. Only
-// where the provider does not show the instance yet it is tried until that must be over: its addresses are needed for
-// certificates.
+// refresh completes what was not known when the instance was created. The Machine can be used without it, so refresh
+// tries only once: a Ready Node proves that the instance runs, whatever the provider reports. The exception is a
+// provider that does not show the instance yet. Then refresh retries until the settle time has passed, because
+// certificates need the addresses.
 func (s *instanceStep) refresh(ctx context.Context) {
 	s.machine.Status.Instance.State = v1beta1.InstanceRunning
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
@@ -286,18 +290,18 @@ func (s *instanceStep) refresh(ctx context.Context) {
 	}
 }
 
-// bootGrace is how long the status may say of an instance that it is pending after it was seen running. Most become
-// Nodes within it, and then both are one write instead of two.
+// bootGrace is how long the status may still show an instance as pending after it was seen running. Most instances
+// become Nodes within this time, and then one write covers both.
 const bootGrace = time.Minute
 
-// booted is what the provider said of an instance that runs, and the status does not say yet.
+// booted is the state of a running instance that is not in the status yet.
 type booted struct {
 	at        time.Time
 	instance  v1beta1.InstanceStatus
 	addresses []corev1.NodeAddress
 }
 
-// restoreBooted puts into the status what was seen before, and reports whether there was anything.
+// restoreBooted copies the booted instance, if any, to the status, and reports whether there was one.
 func (s *instanceStep) restoreBooted() bool {
 	seen := s.states.get(s.machine).instance.booted
 	if seen == nil {
@@ -307,15 +311,16 @@ func (s *instanceStep) restoreBooted() bool {
 	return true
 }
 
-// onlyBooted reports whether all that the pass found out is that the instance runs, which can be written with what
-// its Node brings. Others rely on the rest of what is known of an instance; that is never held back.
+// onlyBooted reports whether the pass found out nothing except that the instance runs. This can be written together
+// with the registration of its Node. Other controllers rely on the other fields of an instance, so those are never held
+// back.
 func (s *instanceStep) onlyBooted() bool {
-	before, now := &s.before.Status, &s.machine.Status
+	before, after := &s.before.Status, &s.machine.Status
 	if before.Instance == nil || before.Instance.State != v1beta1.InstancePending ||
-		now.Instance == nil || now.Instance.State != v1beta1.InstanceRunning {
+		after.Instance == nil || after.Instance.State != v1beta1.InstanceRunning {
 		return false
 	}
-	rest := now.DeepCopy()
+	rest := after.DeepCopy()
 	rest.Addresses = before.Addresses
 	was, is := before.Instance, rest.Instance
 	is.State, is.Type, is.Region, is.Zone, is.LaunchTime = was.State, was.Type, was.Region, was.Zone, was.LaunchTime
@@ -331,22 +336,22 @@ func (s *instanceStep) onlyBooted() bool {
 		return false
 	}
 	s.states.update(s.machine, func(m *machineState) {
-		m.instance.booted = &booted{at: at, instance: *now.Instance.DeepCopy(), addresses: now.Addresses}
+		m.instance.booted = &booted{at: at, instance: *after.Instance.DeepCopy(), addresses: after.Addresses}
 	})
 	s.requeueIn(left)
 	return true
 }
 
-// replaced reports whether this is the instance that was replaced last, which the cloud still shows. Later than the
-// settling time it cannot be: then a driver has given its ID to the new one.
+// replaced reports whether this is the instance that was replaced last, which the cloud still shows. After the settle
+// time, the same ID means that the driver gave it to the new instance.
 func (s *instanceStep) replaced(instance *provider.Instance) bool {
 	launch := s.machine.Status.Launch
 	return launch != nil && launch.OldProviderID != "" && launch.OldProviderID == instance.ProviderID &&
 		s.now.Sub(s.launch.attemptBegan()) <= s.Cloud.CreateSettle()
 }
 
-// stateOf is the state of an instance after a read. A read that is behind shows an instance that ran as one that has
-// not booted; following it again would gain nothing.
+// stateOf returns the state of an instance after a read. If a read that lags behind shows a running instance as
+// pending, the state stays Running, because polling it again would gain nothing.
 func stateOf(before *v1beta1.InstanceStatus, read *provider.Instance) v1beta1.InstanceState {
 	if before != nil && before.State == v1beta1.InstanceRunning && read.State == provider.StatePending {
 		return before.State

@@ -11,13 +11,13 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// booting makes a machine whose instance boots for ten seconds and says only then what its addresses are.
+// booting creates a machine whose instance boots for ten seconds and has its addresses only after that.
 func booting(t *testing.T, change ...func(*world)) *world {
 	t.Helper()
 	w := newWorld(t, change...)
 	w.cloud.Boot = 10 * time.Second
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	if state := w.get("m").Status.Instance.State; state != v1beta1.InstancePending {
 		t.Fatalf("the instance is %s", state)
@@ -40,12 +40,12 @@ func wantBooted(t *testing.T, m *v1beta1.Machine) {
 }
 
 // Rule: four-writes-to-running.
-func TestWhatBootedIsReportedAloneWhenItsNodeDoesNotCome(t *testing.T) {
+func TestBootedInstanceIsReportedIfItsNodeDoesNotRegister(t *testing.T) {
 	t.Parallel()
 	w := booting(t)
-	for range 2 { // The second check is no later one.
+	for range 2 { // The second pass does not extend the wait.
 		if again := w.wantQuiet("m").RequeueAfter; again <= 0 || again > bootGrace {
-			t.Fatalf("the machine asks for another pass after %s", again)
+			t.Fatalf("the machine is requeued after %s", again)
 		}
 		w.step(bootGrace / 3)
 	}
@@ -58,7 +58,7 @@ func TestWhatBootedIsReportedAloneWhenItsNodeDoesNotCome(t *testing.T) {
 }
 
 // Rule: four-writes-to-running.
-func TestWhatBootedIsReportedWithItsNode(t *testing.T) {
+func TestBootedInstanceIsReportedTogetherWithItsNode(t *testing.T) {
 	t.Parallel()
 	w := booting(t)
 	w.wantQuiet("m")
@@ -75,10 +75,10 @@ func TestWhatBootedIsReportedWithItsNode(t *testing.T) {
 	}
 }
 
-// A process that dies meanwhile costs one more check the cloud.
+// If the process dies in the meantime, one more read from the cloud is needed.
 //
 // Rules: four-writes-to-running, crash-safe-everywhere.
-func TestWhatBootedIsSeenAgainAfterARestart(t *testing.T) {
+func TestBootedInstanceIsReadAgainAfterARestart(t *testing.T) {
 	t.Parallel()
 	w := booting(t)
 	w.wantQuiet("m")
@@ -87,7 +87,7 @@ func TestWhatBootedIsSeenAgainAfterARestart(t *testing.T) {
 	want(t, "driver calls", w.effects.calls(), "cloud get")
 }
 
-// The name under which the instance registers decides whose certificate it gets.
+// The name under which the instance registers decides which kubelet gets its certificate.
 func TestTheNodesNameIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := booting(t)
@@ -101,7 +101,7 @@ func TestTheNodesNameIsReportedAtOnce(t *testing.T) {
 }
 
 // Rule: available-without-target.
-func TestWithoutATargetClusterWhatBootedIsAvailableAtOnce(t *testing.T) {
+func TestBootedInstanceIsAvailableAtOnceWithoutATargetCluster(t *testing.T) {
 	t.Parallel()
 	w := booting(t, noTarget)
 	w.reconcile("m")
@@ -109,7 +109,7 @@ func TestWithoutATargetClusterWhatBootedIsAvailableAtOnce(t *testing.T) {
 	wantBooted(t, w.get("m"))
 }
 
-// Instances of some clouds get their addresses from a network, while they boot.
+// In some clouds, instances get their addresses from a network while they boot.
 //
 // Rule: late-addresses-with-the-node.
 func TestAddressesThatComeLateAreReadWithTheNode(t *testing.T) {
@@ -119,14 +119,14 @@ func TestAddressesThatComeLateAreReadWithTheNode(t *testing.T) {
 		"read": {Answer: func(in *provider.Instance) {
 			in.Addresses = append(in.Addresses[:0:0], corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.9.9.9"})
 		}},
-		"not to be had": {Err: provider.Errorf(provider.Unavailable, "the cloud is unreachable")},
-		"not there":     {Answer: func(in *provider.Instance) { in.Addresses = name }},
+		"unavailable": {Err: provider.Errorf(provider.Unavailable, "the cloud is unreachable")},
+		"missing":     {Answer: func(in *provider.Instance) { in.Addresses = name }},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.class("small", "")
-			w.born("m")
+			w.createMachine("m")
 			w.cloud.Boot = time.Second
 			w.reconcile("m")
 			w.step(w.cloud.Boot)

@@ -14,31 +14,31 @@ import (
 	"machinist.dev/machinist/internal/machine/preservation"
 )
 
-// interruptionMargin is how long before an interruption the drain ends: the kubelet still has to report that the
+// interruptionMargin is how long before an interruption the drain ends. The kubelet needs this time to report that the
 // last pods have ended.
 const interruptionMargin = 5 * time.Second
 
-// announcement is an announced interruption, and its source.
+// announcement is an announced interruption and its source.
 type announcement struct {
 	reason, source string
-	// at is when the cloud reclaims the instance. It is exact if the cloud gave the time, else estimated from now.
+	// at is when the cloud reclaims the instance. It is exact if the cloud announced the time, else estimated from now.
 	at    time.Time
 	exact bool
 }
 
-// interruptionStep follows announcements that the cloud is about to reclaim the instance.
+// interruptionStep handles announcements that the cloud is about to reclaim the instance.
 type interruptionStep struct {
 	*pass
-	// interrupting is true while the Node of a Machine is drained because of an interruption notice, and noticed is the
-	// reason if this pass is the first to know.
+	// interrupting is true while the Node is drained because of an interruption notice. noticed is the reason of the
+	// notice if this pass is the first to see it.
 	interrupting bool
 	noticed      string
-	// withdrawn is true when this pass is the first to know that a notice was withdrawn.
+	// withdrawn is true if this pass is the first to see that a notice was withdrawn.
 	withdrawn bool
 }
 
-// announced returns what the provider and the Node say now. known is false where one of them cannot be asked, so that
-// their silence means nothing.
+// announced returns the current announcement of the provider or the Node. known is false if one of them cannot be
+// asked, so that a missing announcement means nothing.
 func (s *interruptionStep) announced() (a announcement, found, known bool) {
 	known = s.Target == nil || s.node != nil || s.machine.Status.NodeRef == nil
 	if n, ok := s.Signals.Of(s.node); ok {
@@ -63,11 +63,11 @@ func (s *interruptionStep) announced() (a announcement, found, known bool) {
 	return a, true, true
 }
 
-// observe brings the condition InterruptionNotice up to date.
+// observe updates the condition InterruptionNotice.
 func (s *interruptionStep) observe() {
 	m := s.machine
 	if m.Replacing() {
-		return // The old instance is being removed in any case.
+		return // The old instance is being deleted in any case.
 	}
 	a, found, known := s.announced()
 	if !found {
@@ -76,8 +76,7 @@ func (s *interruptionStep) observe() {
 		}
 		return
 	}
-	// An estimate that was written down stays, unless there is less time left than it said: it began when the signal was
-	// first seen.
+	// The recorded estimate was made when the signal was first seen. It stays, unless less time is left than it says.
 	if at := metav1.NewTime(a.at.Truncate(time.Second)); m.Status.InterruptionTime == nil || a.exact ||
 		at.Before(m.Status.InterruptionTime) {
 		m.Status.InterruptionTime = &at
@@ -86,7 +85,7 @@ func (s *interruptionStep) observe() {
 	if a.exact {
 		about = "at"
 	}
-	message := fmt.Sprintf("The cloud reclaims the instance %s %s: announced by %s.", about,
+	message := fmt.Sprintf("The cloud will reclaim the instance %s %s, as announced by %s.", about,
 		m.Status.InterruptionTime.UTC().Format(time.RFC3339), a.source)
 	noticed := !machinestate.Interrupted(m)
 	if s.setCondition(v1beta1.ConditionInterruptionNotice, true, a.reason, message) && noticed {
@@ -95,9 +94,9 @@ func (s *interruptionStep) observe() {
 	}
 }
 
-// withdraw takes back what was done because of a notice. The Node is uncordoned as after an update, but
-// not before the withdrawal is written: an owner that acts upon the notice until then deletes the Machine, and its
-// Node stays cordoned.
+// withdraw reverts what was done because of a notice. The Node is uncordoned as after an update, but only after the
+// withdrawal is written. If an owner acts on the notice before that, it deletes the Machine, and the Node stays
+// cordoned.
 func (s *interruptionStep) withdraw() {
 	const message = "The interruption is no longer announced."
 	s.machine.Status.InterruptionTime = nil
@@ -110,14 +109,14 @@ func (s *interruptionStep) withdraw() {
 	}
 }
 
-// clear drops what was announced of an instance that is gone.
-func (s *interruptionStep) clear() {
+// forgetNotice removes the notice of an instance that is gone.
+func (s *interruptionStep) forgetNotice() {
 	s.machine.Status.InterruptionTime = nil
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// run notes an announced interruption and then drains the Node at once, whether or not
-// somebody deletes the Machine: nothing keeps the pods there any longer. A deletion goes on with the same drain.
+// run records an announced interruption and then drains the Node at once, whether or not its owner deletes the Machine,
+// because the pods cannot stay in any case. A deletion continues the same drain.
 func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 	s.observe()
 	m := s.machine
@@ -126,8 +125,7 @@ func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if s.noticed != "" {
-		// Its owner may act at once, and what follows goes by the time that is written down, whatever becomes of this
-		// process.
+		// The owner may act at once. The later steps use the recorded time, even if this process dies.
 		s.summarize()
 		if err := s.writeStatus(ctx); err != nil {
 			return onError, err
@@ -135,7 +133,7 @@ func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 		m = s.machine
 	}
 	if len(m.Spec.LifecycleHooks.PreDrain) > 0 {
-		// Whoever has a hook wants to be asked before pods go, which the deletion does.
+		// The owner of a preDrain hook must be asked before pods are evicted. The deletion of the Machine does that.
 		node, err := drain.Cordon(ctx, s.Target.Nodes, s.node)
 		if err == nil {
 			s.node = node
@@ -147,10 +145,10 @@ func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 	if _, err := s.drain.run(ctx); err != nil {
 		return onError, err
 	}
-	return onNode.unless(s.node != nil), nil // It is gone, which the cache does not show yet.
+	return onNode.unless(s.node != nil), nil // The Node is gone, but still in the cache.
 }
 
-// observeInDeletion is run for a Machine whose Node is about to be drained anyway.
+// observeInDeletion updates the notice of a Machine whose Node is about to be drained anyway.
 func (s *interruptionStep) observeInDeletion(ctx context.Context) (progress, error) {
 	s.observe()
 	if s.noticed == "" {
@@ -159,9 +157,8 @@ func (s *interruptionStep) observeInDeletion(ctx context.Context) (progress, err
 	return next, s.writeStatus(ctx)
 }
 
-// shownByNode reports whether the drain ends early because only the Node announces the interruption, and
-// the provider does not say it.
-func (s *interruptionStep) shownByNode() bool {
+// announcedByNodeOnly reports whether only the Node announces the interruption, and the provider does not.
+func (s *interruptionStep) announcedByNodeOnly() bool {
 	_, shown := s.Signals.Of(s.node)
 	return shown && machinestate.Interrupted(s.machine) && s.states.get(s.machine).instance.polled.reason == ""
 }

@@ -25,15 +25,16 @@ import (
 const (
 	// noticePeriod is how often the provider is polled for interruptions.
 	noticePeriod = 15 * time.Second
-	// noticeHorizon is how far ahead an announced end is acted upon. What lies beyond is advice.
+	// noticeHorizon limits how far ahead an announced interruption may be for it to be acted upon. Later ones are
+	// treated as advice.
 	noticeHorizon = 15 * time.Minute
 )
 
-// notices polls the provider for interruptions, and enqueues the Machines concerned.
+// notices polls the provider for interruptions and enqueues the affected Machines.
 type notices struct{ *Reconciler }
 
-// NoticesWiring is the table of what asks the provider for interruptions: its start, and from then on itself. It is for
-// processes whose Options have an Interrupter.
+// NoticesWiring returns the wiring of the controller that polls the provider for interruptions. It is triggered once at
+// the start, and from then on requeues itself. It is for processes whose Options have an Interrupter.
 func (r *Reconciler) NoticesWiring() wiring.Controller {
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "interruptions"}})
@@ -43,13 +44,13 @@ func (r *Reconciler) NoticesWiring() wiring.Controller {
 		Sources: []source.Source{start}}
 }
 
-// noticeScope is the Machines about whose instances one call tells.
+// noticeScope is a group of Machines whose interruptions one call to the provider returns.
 type noticeScope struct {
 	class    provider.Class
 	machines []*v1beta1.Machine
 }
 
-// Reconcile asks once for each scope.
+// Reconcile polls each scope once.
 func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	scopes, err := n.scopes(ctx)
 	if err != nil {
@@ -59,8 +60,8 @@ func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		s := scopes[name]
 		found, err := n.Interrupter.Interruptions(ctx, provider.InterruptionsRequest{Class: s.class, ClusterID: n.ClusterID})
 		if err != nil {
-			// What was announced before still is, as far as anybody knows.
-			logf.FromContext(ctx).Info("The provider does not list interruptions", "machine", s.machines[0].Name, "cause",
+			// Earlier announcements stay valid as far as is known.
+			logf.FromContext(ctx).Info("Cannot list the announced interruptions", "machine", s.machines[0].Name, "cause",
 				messageOf(err))
 			continue
 		}
@@ -71,15 +72,15 @@ func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 			}
 		}
 		for _, m := range s.machines {
-			i, is := announced[m.Spec.ProviderID]
-			n.learn(m, i, is)
+			i, ok := announced[m.Spec.ProviderID]
+			n.learn(m, i, ok)
 		}
 	}
 	return reconcile.Result{RequeueAfter: noticePeriod}, nil
 }
 
 // scopes groups the Machines that have an instance by the scope that the driver names for them and the Secret with
-// their credentials. Each class is resolved once.
+// their credentials. Each class is resolved only once.
 func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, n.Client, &v1beta1.MachineList{},
 		client.DisableReadYourWritesConsistency)
@@ -102,7 +103,7 @@ func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
 					scopes[name] = s
 				}
 			}
-			byClass[class] = s // Nil where nobody can be asked: the Machines say why.
+			byClass[class] = s // Nil if the class cannot be resolved. The Machines report why.
 		}
 		if s != nil {
 			s.machines = append(s.machines, m)
@@ -111,7 +112,7 @@ func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
 	return scopes, nil
 }
 
-// classNameOf names what the Machine is made from.
+// classNameOf identifies the configuration from which the Machine is created.
 func classNameOf(m *v1beta1.Machine) string {
 	if m.Spec.ClassRef != nil {
 		return "class/" + m.Namespace + "/" + m.Spec.ClassRef.Name
@@ -126,8 +127,8 @@ func classNameOf(m *v1beta1.Machine) string {
 	return "machine/" + m.Namespace + "/" + credentials + "/" + spec.SpecHash()
 }
 
-// scopeNameOf is what classes have in common that one call tells of: the Secret, and the scope or else the
-// specification.
+// scopeNameOf identifies the classes whose interruptions one call returns: by their Secret, and by their scope or else
+// their specification.
 func (n notices) scopeNameOf(inputs resolve.Resolved) string {
 	name := ""
 	if inputs.CredentialsRef != nil {
@@ -141,7 +142,7 @@ func (n notices) scopeNameOf(inputs resolve.Resolved) string {
 	return name + "/spec/" + inputs.SpecHash()
 }
 
-// learn keeps the provider's answer about a Machine's instance, and enqueues the Machine if the answer is new.
+// learn remembers the provider's answer about a Machine's instance, and enqueues the Machine if the answer is new.
 func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bool) {
 	before := n.states.get(m).instance.polled
 	now := polled{providerID: m.Spec.ProviderID}
@@ -151,7 +152,7 @@ func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bo
 			now.reason = v1beta1.ReasonPreemptionNotice
 		}
 	} else if before.reason == "" && !machinestate.Interrupted(m) {
-		return // As nearly always.
+		return // This is the usual case.
 	}
 	if before.providerID == now.providerID && before.reason == now.reason && before.at.Equal(now.at) {
 		return

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// announcer is a cloud that says what it is about to take away.
+// announcer is an Interrupter with fixed answers.
 type announcer struct {
 	ends  []provider.Interruption
 	err   error
@@ -26,7 +26,7 @@ func (a *announcer) Interruptions(_ context.Context, req provider.InterruptionsR
 	return a.ends, a.err
 }
 
-// announced is a world whose cloud announces interruptions.
+// announced returns a world whose cloud announces interruptions.
 func announced(t *testing.T) (*world, *announcer) {
 	w, a := newWorld(t), &announcer{}
 	w.options.Interrupter = a
@@ -34,17 +34,17 @@ func announced(t *testing.T) (*world, *announcer) {
 	return w, a
 }
 
-// poll asks the cloud once.
+// poll polls the cloud once.
 func (w *world) poll() {
 	w.t.Helper()
 	result, err := notices{w.process}.Reconcile(w.t.Context(), reconcile.Request{})
 	if err != nil || result.RequeueAfter != noticePeriod {
-		w.t.Fatalf("the cloud is asked again after %s: %v", result.RequeueAfter, err)
+		w.t.Fatalf("the cloud is polled again after %s: %v", result.RequeueAfter, err)
 	}
 }
 
 // Rule: interruption-drains-at-once.
-func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
+func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	t.Parallel()
 	w, cloud := announced(t)
 	w.class("small", "")
@@ -52,14 +52,14 @@ func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
 	w.running("other")
 	w.poll()
 	w.wantRest("m")
-	// It asks for the machines of other tests, too.
+	// The poll includes the machines of other tests, too.
 	if !slices.ContainsFunc(cloud.asked, func(r provider.InterruptionsRequest) bool {
 		return r.ClusterID == "cluster" && !r.Class.Credentials.Empty()
 	}) {
-		t.Errorf("asked %+v", cloud.asked)
+		t.Errorf("requests: %+v", cloud.asked)
 	}
-	w.class("same", "") // Of the same specification and other credentials.
-	w.born("third", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "same" })
+	w.class("same", "") // This class has the same specification and other credentials.
+	w.createMachine("third", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "same" })
 	w.reconcile("third")
 	scopes, err := notices{w.process}.scopes(t.Context())
 	if err != nil {
@@ -74,7 +74,7 @@ func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
 	if len(sizes) != 2 || sizes[1] != 1 || sizes[2] != 1 {
 		t.Errorf("scopes of %v machines, want one of two and one of one", sizes)
 	}
-	// An end that is far off is advice.
+	// An interruption that is far ahead is treated as advice.
 	end := w.clock.Now().Add(40 * time.Second).Truncate(time.Second)
 	cloud.ends = []provider.Interruption{{ProviderID: m.Spec.ProviderID, At: end.Add(time.Hour),
 		Reason: provider.Preemption}}
@@ -92,7 +92,7 @@ func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
 	}
 	w.wantRest("other")
 
-	// Neither an error nor a new process that has not asked yet means that it was withdrawn.
+	// Neither an error nor a new process that has not polled yet means that the notice was withdrawn.
 	cloud.err = errors.New("no answer")
 	w.poll()
 	w.wantQuiet("m")
@@ -102,7 +102,7 @@ func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
 	w.poll()
 	w.reconcile("m")
 	if at := w.get("m").Status.InterruptionTime; at == nil || !at.Time.Equal(end.Add(10*time.Second)) {
-		t.Errorf("interruptionTime is %s after the cloud put it off", at)
+		t.Errorf("interruptionTime is %s after the cloud postponed the interruption", at)
 	}
 
 	// Rule: withdrawn-interruption-ends-drain.
@@ -117,12 +117,12 @@ func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule interruption-drains-at-once: its set need not wait for a node that will never be one.
-func TestWhatTheCloudAnnouncesOfAMachineWithoutANodeIsReported(t *testing.T) {
+// Rule interruption-drains-at-once: the set need not wait for a node that will never register.
+func TestInterruptionOfAMachineWithoutANodeIsReported(t *testing.T) {
 	t.Parallel()
 	w, cloud := announced(t)
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	cloud.ends = []provider.Interruption{{ProviderID: w.get("m").Spec.ProviderID}}
 	w.poll()

@@ -16,7 +16,7 @@ import (
 
 const spotTaint = "aws-node-termination-handler/spot-itn"
 
-// taintNode puts a taint on a Node, as a termination handler does.
+// taintNode adds a taint to a Node, as a termination handler does.
 func (w *world) taintNode(name, key string) {
 	w.t.Helper()
 	node := w.getNode(name)
@@ -42,7 +42,7 @@ func (w *world) untaintNode(name, key string) {
 	}
 }
 
-// nodeReports sets a condition of a Node, and Ready.
+// nodeReports sets a condition of a Node, and its condition Ready.
 func (w *world) nodeReports(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string,
 	ready corev1.ConditionStatus) {
 	w.t.Helper()
@@ -64,9 +64,9 @@ func (w *world) wantCordoned(name string, want bool) {
 	}
 }
 
-// Rule interruption-drains-at-once: the drain begins with the notice, not with a deletion, and ends before the
-// instance does.
-func TestANodeIsDrainedAsSoonAsItsEndIsAnnounced(t *testing.T) {
+// Rule interruption-drains-at-once: the drain begins with the notice and not with the deletion, and ends before the
+// instance is reclaimed.
+func TestInterruptionNoticeDrainsTheNodeAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -74,7 +74,7 @@ func TestANodeIsDrainedAsSoonAsItsEndIsAnnounced(t *testing.T) {
 	node := m.Status.NodeRef.Name
 	w.podOn(node)
 	w.taintNode(node, spotTaint)
-	drainer := &asked{Drainer: w.process.Drainer}
+	drainer := &recordingDrainer{Drainer: w.process.Drainer}
 	w.process.Drainer = drainer
 	w.effects.clear()
 	w.events.take()
@@ -91,14 +91,14 @@ func TestANodeIsDrainedAsSoonAsItsEndIsAnnounced(t *testing.T) {
 		t.Errorf("interruptionTime is %s, want %s", at, end)
 	}
 	w.wantCordoned(node, true)
-	want(t, "what is done", w.effects.of(), "API Machine patch status", "API Node patch", "API Machine patch status")
+	want(t, "effects", w.effects.of(), "API Machine patch status", "API Node patch", "API Machine patch status")
 	if events := w.events.take(); len(events) != 1 {
 		t.Errorf("events: %q", events)
 	}
 	w.step(10 * time.Second)
 	w.wantQuiet("m")
 
-	// Another process goes on with the same drain, and so does a deletion.
+	// Another process continues the same drain, and so does a deletion.
 	w.restart()
 	drainer.Drainer, w.process.Drainer = w.process.Drainer, drainer
 	w.wantQuiet("m")
@@ -106,11 +106,11 @@ func TestANodeIsDrainedAsSoonAsItsEndIsAnnounced(t *testing.T) {
 	w.reconcile("m")
 	for _, r := range drainer.requests {
 		if !r.Start.Equal(drainer.requests[0].Start) || !r.Deadline.Equal(end.Add(-interruptionMargin)) {
-			t.Errorf("asked for a drain from %s to %s; the instance ends at %s", r.Start, r.Deadline, end)
+			t.Errorf("requested a drain from %s to %s, but the instance is reclaimed at %s", r.Start, r.Deadline, end)
 		}
 	}
 	if n := len(drainer.requests); n != 4 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("requested %d times", n)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonPreemptionNotice)
 	w.wantCordoned(m.Status.NodeRef.Name, true)
 	w.wantQuiet("m")
-	// Nobody owns it, so nobody deletes it. What comes then is the end of any instance that goes by itself.
+	// The machine has no owner, so it is not deleted. Its instance ends like any other that vanishes.
 	w.cloud.Vanish(m.Spec.ProviderID)
 	w.nodeReports(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested",
 		corev1.ConditionUnknown)
@@ -136,13 +136,13 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w.wantQuiet("m")
 }
 
-// Rule interruption-drains-at-once: two hours are not there any more.
+// Rule interruption-drains-at-once: the two hours of a normal drain are no longer available.
 func TestANoticeInTheMiddleOfADeletionShortensItsDrain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	m := w.running("m")
-	drainer := &asked{Drainer: w.process.Drainer}
+	drainer := &recordingDrainer{Drainer: w.process.Drainer}
 	w.process.Drainer = drainer
 	w.podOn(m.Status.NodeRef.Name)
 	w.delete("m")
@@ -151,7 +151,7 @@ func TestANoticeInTheMiddleOfADeletionShortensItsDrain(t *testing.T) {
 	w.taintNode(m.Status.NodeRef.Name, "cloud.google.com/impending-node-termination")
 	w.reconcile("m")
 	if len(drainer.requests) != 2 {
-		t.Fatalf("asked %d times", len(drainer.requests))
+		t.Fatalf("requested %d times", len(drainer.requests))
 	}
 	first, second := drainer.requests[0], drainer.requests[1]
 	if !second.Start.Equal(first.Start) || !first.Deadline.Equal(first.Start.Add(2*time.Hour)) {
@@ -182,9 +182,9 @@ func TestANoticeThatIsWithdrawnPutsTheNodeBackIntoService(t *testing.T) {
 			w.untaintNode(node, spotTaint)
 			w.restart()
 			if again := w.reconcile("m").RequeueAfter; again != time.Millisecond {
-				t.Errorf("it is reconciled again after %s", again)
+				t.Errorf("the machine is requeued after %s", again)
 			}
-			w.wantCordoned(node, true) // Its owner may still act upon the notice.
+			w.wantCordoned(node, true) // The owner may still act on the notice.
 			w.reconcile("m")
 			m = w.get("m")
 			w.wantCondition(m, v1beta1.ConditionInterruptionNotice, "False", v1beta1.ReasonInterruptionWithdrawn)
@@ -199,7 +199,7 @@ func TestANoticeThatIsWithdrawnPutsTheNodeBackIntoService(t *testing.T) {
 	}
 }
 
-// Rule withdrawn-interruption-ends-drain: what a person cordoned stays cordoned.
+// Rule withdrawn-interruption-ends-drain: a Node that an administrator cordoned stays cordoned.
 func TestAWithdrawnNoticeLeavesACordonOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -220,18 +220,18 @@ func TestAWithdrawnNoticeLeavesACordonOfOthers(t *testing.T) {
 	w.wantCordoned(node.Name, true)
 }
 
-// Rule interruption-drains-at-once: what nobody may touch is reported anyway.
-func TestWhoIsLeftAloneIsNotDrainedForANotice(t *testing.T) {
+// Rule interruption-drains-at-once: a notice is reported even for a machine that must not be changed.
+func TestExemptMachinesAreNotDrainedForANotice(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		change   func(*v1beta1.Machine)
 		cordoned bool
 	}{
-		"paused":         {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPaused, "") }, false},
-		"another schema": {func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" }, false},
+		"paused":               {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPaused, "") }, false},
+		"another type version": {func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" }, false},
 		"preserved": {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) },
 			true},
-		"with a hook to ask for": {func(m *v1beta1.Machine) {
+		"with a preDrain hook": {func(m *v1beta1.Machine) {
 			m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "example.com/backup", Owner: "me"}}
 		}, true},
 	} {
@@ -247,7 +247,7 @@ func TestWhoIsLeftAloneIsNotDrainedForANotice(t *testing.T) {
 			m = w.get("m")
 			w.wantCondition(m, v1beta1.ConditionInterruptionNotice, "True", v1beta1.ReasonPreemptionNotice)
 			if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained); c != nil {
-				t.Errorf("it is drained: %+v", c)
+				t.Errorf("the machine is drained: %+v", c)
 			}
 			w.wantCordoned(m.Status.NodeRef.Name, tc.cordoned)
 			w.wantQuiet("m")
@@ -255,8 +255,8 @@ func TestWhoIsLeftAloneIsNotDrainedForANotice(t *testing.T) {
 	}
 }
 
-// Rule interruption-drains-at-once: nothing is changed any more about what is about to be removed.
-func TestNoUpdateBeginsOnAMachineThatIsAboutToBeRemoved(t *testing.T) {
+// Rule interruption-drains-at-once: an instance that is about to be reclaimed is not updated.
+func TestInterruptedMachineIsNotUpdated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -271,24 +271,24 @@ func TestNoUpdateBeginsOnAMachineThatIsAboutToBeRemoved(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "True", v1beta1.ReasonDrained)
 }
 
-// failing is a Drainer that must not be asked.
-type failing struct {
+// forbiddenDrainer fails the test if a drain is requested.
+type forbiddenDrainer struct {
 	Drainer
 	t testing.TB
 }
 
-func (f failing) Drain(context.Context, drain.Request) drain.Outcome {
-	f.t.Error("a drain was asked for")
+func (f forbiddenDrainer) Drain(context.Context, drain.Request) drain.Outcome {
+	f.t.Error("a drain was requested")
 	return drain.Outcome{}
 }
 
-// Rule interruption-drains-at-once: advice is none.
-func TestAdviceDrainsNothing(t *testing.T) {
+// Rule interruption-drains-at-once: advice is not a notice.
+func TestAdvisorySignalsDrainNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	m := w.running("m")
-	w.process.Drainer = failing{w.process.Drainer, t}
+	w.process.Drainer = forbiddenDrainer{w.process.Drainer, t}
 	w.taintNode(m.Status.NodeRef.Name, "aws-node-termination-handler/rebalance-recommendation")
 	w.wantRest("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady)

@@ -13,17 +13,16 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// requestGrace is how long a launched Machine may be without a Node until its condition says how far its kubelet came:
-// longer than most instances boot, so that it costs them no write.
+// requestGrace is how long a launched Machine may be without a Node before its condition reports how far its kubelet
+// came. Most instances boot faster and cause no additional write.
 const requestGrace = 3 * time.Minute
 
-// requestsKept is for how long Kubernetes certainly keeps a certificate request: it deletes approved ones after an
-// hour.
+// requestsKept is how long Kubernetes keeps every certificate request: it deletes approved ones after an hour.
 const requestsKept = 50 * time.Minute
 
-// joinProgress says how far the kubelet of a launched Machine without a Node came: whether it requested a certificate,
-// and what became of that. It is empty for the first minutes, if the requests cannot be
-// read, and if they may have been deleted.
+// joinProgress returns how far the kubelet of a launched Machine without a Node came: whether it requested a
+// certificate, and what became of the request. It returns "" during the requestGrace, if the requests cannot be read,
+// and after requestsKept, when a request may have been deleted.
 func (s *registrationStep) joinProgress(ctx context.Context) string {
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	name := index.NodeName(s.machine)
@@ -43,25 +42,25 @@ func (s *registrationStep) joinProgress(ctx context.Context) string {
 	var last kubeletcsr.JoinRequest
 	for _, r := range requests {
 		if r.At.Before(s.machine.CreationTimestamp.Time) {
-			continue // Another instance had the name.
+			continue // This request came from another instance with the same name.
 		}
 		if last.Name == "" || r.At.After(last.At) {
 			last = r
 		}
 	}
 	if last.Name == "" && s.now.Sub(launched.LastTransitionTime.Time) > requestsKept {
-		return "" // It may have requested one.
+		return "" // Kubernetes may have deleted the request.
 	}
 	if last.Name == "" {
-		return fmt.Sprintf("No kubelet has requested a certificate for a node named %s: look at the instance's console.", name)
+		return fmt.Sprintf("No kubelet has requested a certificate for a node named %s. Check the console of the instance.", name)
 	}
 	switch last.Outcome {
 	case kubeletcsr.Issued:
-		return fmt.Sprintf("Its kubelet received its certificate (%s), but has not registered: look at the kubelet's log.", last.Name)
+		return fmt.Sprintf("The kubelet received its certificate (%s), but has not registered a node. Check the kubelet's log.", last.Name)
 	case kubeletcsr.Unsigned:
-		return fmt.Sprintf("The certificate request %s of its kubelet is approved, but no signer has signed it.", last.Name)
+		return fmt.Sprintf("The certificate request %s of the kubelet is approved, but no signer has signed it.", last.Name)
 	case kubeletcsr.Refused:
-		return fmt.Sprintf("The certificate request %s of its kubelet was refused.", last.Name)
+		return fmt.Sprintf("The certificate request %s of the kubelet was denied.", last.Name)
 	}
-	return fmt.Sprintf("The certificate request %s of its kubelet is not approved.", last.Name)
+	return fmt.Sprintf("The certificate request %s of the kubelet is not approved yet.", last.Name)
 }

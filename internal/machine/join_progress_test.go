@@ -10,21 +10,22 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A machine that has waited for its Node for minutes says how far its kubelet came, at the price of one write.
+// The condition of a machine that has waited minutes for its Node reports how far the kubelet came. This costs one
+// write.
 //
 // Rule: slow-join-explained.
-func TestAMachineWithoutANodeSaysHowFarItsKubeletCame(t *testing.T) {
+func TestConditionReportsHowFarTheKubeletCame(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		arrange func(w *world, user string)
 		message string
 	}{
-		"no request":         {func(*world, string) {}, "No kubelet has requested a certificate for a node named"},
-		"a pending request":  {func(w *world, user string) { w.requested("m", user) }, "is not approved"},
-		"a denied request":   {func(w *world, user string) { w.certified("m", user, denied) }, "was refused"},
-		"an unsigned one":    {func(w *world, user string) { w.certified("m", user, unsigned) }, "no signer has signed it"},
-		"a certificate":      {func(w *world, user string) { w.certified("m", user) }, "received its certificate"},
-		"a request and more": {func(w *world, user string) { w.certified("m", user); w.requested("other", user) }, "received its certificate"},
+		"no request":                        {func(*world, string) {}, "No kubelet has requested a certificate for a node named"},
+		"a pending request":                 {func(w *world, user string) { w.requested("m", user) }, "is not approved"},
+		"a denied request":                  {func(w *world, user string) { w.certified("m", user, denied) }, "was denied"},
+		"an unsigned request":               {func(w *world, user string) { w.certified("m", user, unsigned) }, "no signer has signed it"},
+		"a certificate":                     {func(w *world, user string) { w.certified("m", user) }, "received its certificate"},
+		"a certificate and another request": {func(w *world, user string) { w.certified("m", user); w.requested("other", user) }, "received its certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,11 +47,11 @@ func TestAMachineWithoutANodeSaysHowFarItsKubeletCame(t *testing.T) {
 			if !strings.Contains(message(), tc.message) {
 				t.Errorf("the message is %q, want %q in it", message(), tc.message)
 			}
-			want(t, "what is written", w.effects.writes(), "API Machine patch status")
+			want(t, "writes", w.effects.writes(), "API Machine patch status")
 			w.effects.clear()
 			w.step(requestGrace)
 			w.reconcile("m")
-			want(t, "what is written later", w.effects.writes())
+			want(t, "later writes", w.effects.writes())
 			w.step(requestsKept)
 			w.reconcile("m")
 			if message := message(); strings.Contains(message, "No kubelet") {

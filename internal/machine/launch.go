@@ -18,20 +18,20 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// launchStep makes the instance of a Machine that has none.
+// launchStep creates the instance of a Machine that has none.
 type launchStep struct {
 	*pass
-	// queued is true when the Machine waits for a slot among the creations under way, and silent when that is not worth a
-	// write yet.
+	// queued is true if the Machine waits for a slot for its creation. silent is true if the wait is not worth a write
+	// of the status yet.
 	queued, silent bool
-	// created is true when this pass has asked for the instance, and the provider has named it.
+	// created is true if this pass created the instance and the provider returned its ID.
 	created bool
 }
 
-// run makes the instance, or follows the one that is there until it runs.
+// run creates the instance, or follows the existing one until it runs.
 func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if s.machine.Replacing() {
-		return next, nil // The old instance goes first, and with it the attempt that made it.
+		return next, nil // The old instance is deleted first, together with its attempt.
 	}
 	if s.machine.Retrying() {
 		return s.discard(ctx)
@@ -46,18 +46,19 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		return onMachine, nil
 	}
 	if preservation.Preserved(s.machine) {
-		return onMachine, nil // It is preserved for inspection, and has no instance to inspect.
+		return onMachine, nil // A preserved Machine is kept for inspection. It does not get a new instance.
 	}
 	if refused := reservedKeys(s.machine); refused != "" {
 		s.refused(v1beta1.ReasonInvalidConfiguration, refused)
 		return onMachine, nil
 	}
-	if left := s.replacedBefore(); left > 0 {
+	if left := s.awaitReplacement(); left > 0 {
 		s.failAfterTimeout(nil)
 		return s.after(left), nil
 	}
-	// What the Machine is made from is read when it has its slot: each of a thousand that wait would read its Secrets
-	// again and again. One whose last try failed needs no slot as long as nothing changes, which only the inputs show.
+	// The inputs of the launch are read only when the Machine has its slot. Otherwise each of a thousand waiting
+	// Machines would read its Secrets again and again. A Machine whose last try failed needs no slot until its inputs
+	// change, and only reading the inputs shows that.
 	tried := s.states.get(s.machine).pace
 	if tried.tried == "" && tried.notBefore.IsZero() && !s.acquireSlot() {
 		return s.awaitSlot(), nil
@@ -70,13 +71,13 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	attempt := s.attempt()
 	fingerprint := fingerprintOf(s.machine, inputs, attempt)
 	if tried.tried == "" && !tried.notBefore.IsZero() {
-		// The instance of the attempt before failed: from now on a change of what this one is made from ends the wait.
+		// The instance of the previous attempt failed. From now on, a change of the inputs ends the wait.
 		tried.tried = fingerprint
 		s.states.update(s.machine, func(m *machineState) { m.pace.tried = fingerprint })
 	}
 	switch left, never := tried.left(fingerprint, s.now); {
 	case never:
-		return onInputs, nil // Refused for good, and nothing has changed.
+		return onInputs, nil // The provider refused these inputs permanently, and nothing has changed.
 	case left > 0:
 		if !s.refusedByProvider() {
 			s.failAfterTimeout(nil)
@@ -86,14 +87,15 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if !s.acquireSlot() {
 		return s.awaitSlot(), nil
 	}
-	s.states.update(s.machine, func(m *machineState) { m.launch.queuedSince = time.Time{} }) // It waits for nothing else.
+	s.states.update(s.machine, func(m *machineState) { m.launch.queuedSince = time.Time{} }) // Not queued any more.
 
-	ours, err := s.ours(ctx)
+	ours, err := s.isOurs(ctx)
 	if err != nil {
 		return onError, err
 	}
-	// Nothing is created for a Machine that has meanwhile gone, is going, or has its instance: a token that the cloud has
-	// forgotten would make a second one. The first creation for a Machine that no other process knows needs no such care.
+	// Nothing is created for a Machine that is gone, is being deleted or already has its instance. If the cloud has
+	// forgotten the token, another Create would make a second instance. The first creation for a Machine that no other
+	// process can have launched needs no such check.
 	if !ours || !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
 		if err := s.confirm(ctx, "creating its instance"); err != nil {
 			return onError, err
@@ -109,7 +111,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	}
 	unsettled := s.states.get(s.machine).launch.ambiguousAt
 	refusedSoFar := refusedLaunch(s.machine) || ours && unsettled.IsZero()
-	if err := s.takeRefusedBack(ctx); err != nil {
+	if err := s.withdrawRefused(ctx); err != nil {
 		return onError, err
 	}
 	s.states.update(s.machine, func(m *machineState) {
@@ -127,17 +129,17 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	s.now = s.Clock.Now() // Conditions that follow from the call must not be older than it.
 	switch code := provider.CodeOf(err); {
 	case err == nil, code.Ambiguous():
-		// The call may have lasted longer than the cloud takes to settle, which counts from its end.
+		// The call may have taken longer than the settle time, which counts from the call's end.
 		s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt = s.Clock.Now() })
 	default:
-		// It took no effect. One that was sent before it still may.
+		// This call took no effect, but an earlier one still may.
 		s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt = unsettled })
 	}
 	s.created = err == nil
 	refusedSoFar = refusedSoFar && refuses(err)
 	if provider.CodeOf(err) == provider.AlreadyExists {
-		// The token was used with other parameters: the specification or user data changed between a Create whose answer
-		// was lost and this one.
+		// The token was used with other parameters: the specification or the user data changed after a Create whose
+		// answer was lost.
 		s.machine.Status.Applied = &v1beta1.AppliedStatus{}
 		instance, err = s.findLaunched(ctx, inputs, attempt)
 	}
@@ -147,7 +149,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		return proceed, nil
 	}
 	if s.created {
-		s.answered()
+		s.callSucceeded()
 	}
 	if instance == nil {
 		return atTime, nil
@@ -155,26 +157,26 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	return s.recordInstance(ctx, inputs, instance)
 }
 
-// unmanaged has the API server forget which process wrote which field of a Machine, and keep no account of it until
-// somebody applies to it. That account is a third of a Machine, goes through every read and write of it, and is of no
-// use where only a set and its provider write: those are what the audit log names. Of a Machine that a person made it
-// stays, since tools that apply it need to know what they have applied.
+// unmanaged makes the API server drop the managed fields of a Machine and record no new ones until a client uses
+// server-side apply. Managed fields make up a third of a Machine and are part of every read and write. They are useless
+// for a Machine that only its set and its provider write, because the audit log names both. They stay on a Machine that
+// was created by hand, because tools that apply it need them.
 var unmanaged = []metav1.ManagedFieldsEntry{{}}
 
-// recordInstance writes down which instance the Machine has: the provider ID at once, for from then on Create is not
-// called again.
+// recordInstance records the instance of the Machine. It writes the provider ID at once, because from then on Create is
+// not called again.
 func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved,
 	instance *provider.Instance) (progress, error) {
 	if instance.ProviderID == "" {
-		s.launching("The provider accepted the instance and has not named it yet.")
+		s.launching("The provider accepted the creation of the instance, but has not returned its ID yet.")
 		return s.after(s.instance.pollInterval()), nil
 	}
 	if s.instance.replaced(instance) {
-		s.launching("The provider still shows the instance that was replaced.")
+		s.launching("Waiting until the provider no longer shows the replaced instance.")
 		return s.after(s.instance.pollInterval()), nil
 	}
 	if !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
-		// Noted before it is written down: where only the answer to that is lost, the next pass finds the provider ID.
+		// Recorded before the patch: if only the answer of the patch is lost, the next pass finds the provider ID.
 		s.states.noteCreated(s.machine, s.Clock.Now(), s.Cloud.CreateSettle())
 	}
 	err := s.patchMachine(ctx, func(m *v1beta1.Machine) {
@@ -184,7 +186,7 @@ func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved
 		}
 	})
 	if err != nil {
-		// The cloud may not show it next time, and its Node could then not be found.
+		// The cloud may not show the instance next time, and then its Node could not be found.
 		s.states.update(s.machine, func(m *machineState) { m.teardown.found = instance })
 		return onError, err
 	}
@@ -195,7 +197,7 @@ func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved
 	return next, nil
 }
 
-// tags are what every instance of the Machine carries.
+// tags returns the tags of every instance of the Machine.
 func (s *launchStep) tags(attempt bootstrap.Attempt) map[string]string {
 	return map[string]string{
 		provider.TagCluster:    s.ClusterID,
@@ -204,23 +206,22 @@ func (s *launchStep) tags(attempt bootstrap.Attempt) map[string]string {
 	}
 }
 
-// launching says that an instance was asked for and is not there yet.
+// launching reports that the instance was requested and does not exist yet.
 func (s *launchStep) launching(message string) {
 	s.trying(v1beta1.ReasonProvisioning, message)
 	s.failAfterTimeout(nil)
 }
 
-// preparing says what is done before the next Create. If the provider refused the last one, that stays the reason
-// until the next one has another answer: the owner would count the machine as one that is coming up, and there would
-// be an event for each try.
+// preparing reports what is done before the next Create. If the provider refused the last Create, that remains the
+// reason until the next Create gets another answer. Otherwise the owner would count the machine as starting, and each
+// try would cause an event.
 func (s *launchStep) preparing(message string) {
 	if !s.refusedByProvider() {
 		s.launching(message)
 	}
 }
 
-// refusedByProvider reports whether the provider refused the configuration when it was last asked to create the
-// instance.
+// refusedByProvider reports whether the provider refused the configuration at the last Create.
 func (s *launchStep) refusedByProvider() bool {
 	launched, last := meta.FindStatusCondition(s.machine.Status.Conditions,
 		v1beta1.ConditionLaunched), s.machine.Status.LastOperation
@@ -229,8 +230,8 @@ func (s *launchStep) refusedByProvider() bool {
 		last != nil && last.Type == v1beta1.OperationCreate && last.Code != ""
 }
 
-// trying says why there is no instance yet although one is wanted. Where the launch was refused before, its time begins
-// only now.
+// trying reports why there is no instance yet although one is wanted. If the launch was refused before, its time limit
+// starts now.
 func (s *launchStep) trying(reason, message string) (transition bool) {
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && launched.Status != metav1.ConditionTrue && !isTrying(launched.Reason) && isTrying(reason) {
@@ -239,7 +240,7 @@ func (s *launchStep) trying(reason, message string) (transition bool) {
 	return s.setCondition(v1beta1.ConditionLaunched, false, reason, message)
 }
 
-// isTrying reports whether the reason of Launched is one of a launch under way, not of one that was refused.
+// isTrying reports whether the reason of Launched means that a launch is under way, not that it was refused.
 func isTrying(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
@@ -249,8 +250,9 @@ func isTrying(reason string) bool {
 	return false
 }
 
-// began is when the time in which the Machine must become a Node began: with its attempt or, while the cloud has no
-// capacity for the instances that it accepts, with the first of these. A pause without an instance begins it again.
+// began returns when the time in which the Machine must become a Node began. This is the start of its attempt. While
+// the cloud has no capacity for the instances that it accepts, it is the start of the first such attempt. The end of a
+// pause restarts the time of a Machine without an instance.
 func (s *launchStep) began() time.Time {
 	began := s.attemptBegan()
 	if lacksCapacity(s.machine) && !s.isTrue(v1beta1.ConditionLaunched) {
@@ -263,8 +265,8 @@ func (s *launchStep) began() time.Time {
 	return began
 }
 
-// attemptBegan is when the attempt began: with the Machine, or with the last transition of Launched. One that waited
-// for its class, or was paused, has all of its time when that is over.
+// attemptBegan returns when the attempt began: at the creation of the Machine, or at the last transition of Launched.
+// So the time limit of a Machine that waited for its class or was paused starts when that wait ends.
 func (s *launchStep) attemptBegan() time.Time {
 	began := s.machine.CreationTimestamp.Time
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
@@ -274,8 +276,8 @@ func (s *launchStep) attemptBegan() time.Time {
 	return began
 }
 
-// refused says that nothing is tried until something changes. It is not a failure of the machine: replacing it
-// would only make another one that is refused.
+// refused reports that no instance is created until something changes. This is not a failure of the machine: a
+// replacement would be refused as well.
 func (s *launchStep) refused(reason, message string) {
 	if s.setCondition(v1beta1.ConditionLaunched, false, reason, message) {
 		s.warn(reason, "Launch", message)
@@ -283,7 +285,7 @@ func (s *launchStep) refused(reason, message string) {
 	s.operation(v1beta1.OperationCreate, v1beta1.OperationFailed, message, "")
 }
 
-// failed records an error of Create and when the next try is due.
+// failed records an error of Create and the time of the next try.
 func (s *launchStep) failed(err error, fingerprint string) progress {
 	c := createRetryPolicy(provider.CodeOf(err))
 	message := messageOf(err)
@@ -309,7 +311,7 @@ func messageOf(err error) string {
 	return wording.Truncate(err.Error(), 1024)
 }
 
-// resolveInputs finds what the Machine is made from, or says what is in the way.
+// resolveInputs finds the inputs of the launch, or reports what is missing.
 func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progress, error) {
 	if why := s.unsupportedSchema(s.machine); why != "" {
 		s.refused(v1beta1.ReasonUnknownTypeVersion, why)
@@ -321,15 +323,15 @@ func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progr
 		return resolve.Resolved{}, onInputs, nil
 	}
 	if err != nil {
-		return resolve.Resolved{}, onError, fmt.Errorf("resolve what the machine is made from: %w", err)
+		return resolve.Resolved{}, onError, fmt.Errorf("resolve the machine's class and inputs: %w", err)
 	}
 	if s.provider == "" {
-		// The class came after the Machine was found to have none. It must be claimed first.
+		// The class was created after the Machine was found to have none. The Machine must be claimed first.
 		return resolve.Resolved{}, s.after(time.Second), nil
 	}
 	if inputs.Provider != s.Cloud.Name() {
 		s.refused(v1beta1.ReasonInvalidConfiguration,
-			fmt.Sprintf("Label %s is %q, but what the machine is made from is for provider %q.", v1beta1.LabelProvider,
+			fmt.Sprintf("Label %s is %q, but the machine's class or specification is for provider %q.", v1beta1.LabelProvider,
 				s.provider, inputs.Provider))
 		return resolve.Resolved{}, onInputs, nil
 	}
@@ -339,7 +341,7 @@ func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progr
 	return inputs, next, nil
 }
 
-// launchReason is the reason of Launched once the instance is there.
+// launchReason returns the reason of Launched for an existing instance.
 func launchReason(m *v1beta1.Machine) string {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil &&
 		c.Status == metav1.ConditionTrue {

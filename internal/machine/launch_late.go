@@ -6,14 +6,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// replacementGrace is how long after its time to become a Node a Machine of a set asks for no instance. The set deletes
-// a failed Machine within that time, and the instance with it. Where the set replaces nothing, as in an outage, the
-// launch is tried again after that.
+// replacementGrace is for how long a Machine of a set creates no instance after its time to become a Node is over.
+// Within that time, the set deletes the failed Machine, and would delete a new instance with it. If the set replaces
+// nothing, as during an outage, the launch is tried again afterwards.
 const replacementGrace = time.Minute
 
-// replacedBefore returns for how long no instance is asked for because the Machine is about to be replaced, zero for
-// not.
-func (s *launchStep) replacedBefore() time.Duration {
+// awaitReplacement returns for how long no instance is created because the Machine is about to be replaced, zero if it
+// is not.
+func (s *launchStep) awaitReplacement() time.Duration {
 	if metav1.GetControllerOfNoCopy(s.machine) == nil || s.refusedByProvider() {
 		return 0
 	}

@@ -8,15 +8,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The next try is due after the machine's time is over. The set is about to delete the machine, so an instance would be
-// created to be deleted.
+// The next try is due after the machine's time is over. The set is about to delete the machine, so a new instance would
+// be deleted at once.
 //
 // Rule: no-launch-before-replacement.
-func TestNoInstanceIsAskedForWhenTheMachineIsAboutToBeReplaced(t *testing.T) {
+func TestNoInstanceIsCreatedBeforeTheReplacement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m", ofASet)
+	w.createMachine("m", ofASet)
 	w.cloud.Fail("Create", &provider.Error{Code: provider.Throttled, Message: "slow down",
 		RetryAfter: v1beta1.DefaultCreationTimeout + 3*time.Second})
 	w.reconcile("m")
@@ -28,7 +28,7 @@ func TestNoInstanceIsAskedForWhenTheMachineIsAboutToBeReplaced(t *testing.T) {
 	if again <= 0 || again > replacementGrace {
 		t.Errorf("checks again after %s", again)
 	}
-	// The set does not replace it: it goes on.
+	// The set does not replace the machine, so the launch continues.
 	w.step(replacementGrace)
 	w.reconcile("m")
 	if w.get("m").Spec.ProviderID == "" {

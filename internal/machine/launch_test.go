@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// What each code of Create leads to: the condition, the phase, whether and when it is tried again.
+// Each error code of Create leads to a condition, a phase and a time of the next try.
 //
 // Rule: retry-policy-by-code.
 func TestErrorsOfCreate(t *testing.T) {
@@ -22,7 +22,7 @@ func TestErrorsOfCreate(t *testing.T) {
 		code     provider.Code
 		reason   string
 		phase    v1beta1.MachinePhase
-		low, top time.Duration // both zero: not before something changes
+		low, top time.Duration // both zero: only after a change
 	}{
 		{provider.InvalidArgument, v1beta1.ReasonInvalidConfiguration, v1beta1.MachinePending, 10 * time.Minute,
 			12*time.Minute + 30*time.Second},
@@ -48,7 +48,7 @@ func TestErrorsOfCreate(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.class("small", "")
-			w.born("m")
+			w.createMachine("m")
 			failure := provider.Errorf(tc.code, "no")
 			if tc.code == provider.Throttled {
 				failure.RetryAfter = 7 * time.Second
@@ -68,10 +68,10 @@ func TestErrorsOfCreate(t *testing.T) {
 			}
 			want(t, "events", reasons(w.events.take()), tc.reason)
 
-			// Being triggered for another reason is no reason to try again.
+			// A pass that was triggered for another reason does not try again.
 			w.wantQuiet("m")
-			want(t, "driver calls before it is time", w.effects.calls())
-			// New credentials are.
+			want(t, "driver calls before the next try is due", w.effects.calls())
+			// New credentials cause another try.
 			w.setSecret("small-credentials", "token", "rotated")
 			w.reconcile("m")
 			want(t, "driver calls with other credentials", w.effects.calls(), "cloud create")
@@ -85,7 +85,7 @@ func TestRetriesBackOffAndCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	for range 3 {
 		w.cloud.Fail("Create", provider.Errorf(provider.Unavailable, "no"))
 	}
@@ -106,7 +106,7 @@ func TestRetriesBackOffAndCount(t *testing.T) {
 	if o := m.Status.LastOperation; o.Code != "" || o.Attempts != 0 {
 		t.Errorf("lastOperation after success is %+v", o)
 	}
-	want(t, "events of one spell of failures", reasons(w.events.take()), v1beta1.ReasonProviderUnavailable)
+	want(t, "events of one series of failures", reasons(w.events.take()), v1beta1.ReasonProviderUnavailable)
 	first := w.cloud.Requests()[0]
 	for _, req := range w.cloud.Requests() {
 		if req.Token != first.Token || string(req.UserData.Reveal()) != string(first.UserData.Reveal()) {
@@ -116,10 +116,10 @@ func TestRetriesBackOffAndCount(t *testing.T) {
 	}
 }
 
-// Nothing is asked of the cloud, one event is sent, and the machine waits to be triggered.
+// The cloud is not called, one event is recorded, and the machine waits for a trigger.
 //
 // Rule: missing-inputs-no-call.
-func TestALaunchWaitsForWhatIsMissing(t *testing.T) {
+func TestLaunchWaitsForMissingInputs(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, reason string
@@ -147,14 +147,14 @@ func TestALaunchWaitsForWhatIsMissing(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			tc.prepare(w)
-			w.born("m")
+			w.createMachine("m")
 			w.reconcile("m")
 			m := w.get("m")
 			w.wantPhase(m, v1beta1.MachinePending)
 			w.wantCondition(m, v1beta1.ConditionLaunched, "False", tc.reason)
 			w.wantCondition(m, v1beta1.ConditionReady, "False", tc.reason)
 			w.wantRest("m")
-			// However long it takes, it is not the machine that failed, and it has all its time afterwards.
+			// However long this takes, the machine does not fail, and it has its whole time limit afterwards.
 			w.step(time.Hour)
 			w.restart()
 			w.wantRest("m")
@@ -173,19 +173,19 @@ func TestALaunchWaitsForWhatIsMissing(t *testing.T) {
 func (w *world) drop(secret string) {
 	w.t.Helper()
 	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: secret}}
-	w.letGo(o)
+	w.removeFinalizers(o)
 	if err := w.api.Delete(w.t.Context(), o); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// The time of a launch that was refused begins when it is first tried.
+// The time limit of a launch that was refused starts at its first try.
 //
 // Rule: join-timeout-fails-machine.
 func TestAFailureAfterARefusalIsNotATimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.step(time.Hour)
 	w.class("small", "")
@@ -199,7 +199,7 @@ func TestAPausedMachineIsNotLaunched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m", func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPaused, "") })
+	w.createMachine("m", func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPaused, "") })
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionPaused, "True", v1beta1.ReasonPausedByAnnotation)
 	w.wantPhase(w.get("m"), v1beta1.MachinePending)
@@ -218,13 +218,14 @@ func TestAClassOfAnotherProviderIsRefused(t *testing.T) {
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
 	class.Spec.Provider, class.Spec.ProviderSpec = "other", &runtime.RawExtension{Raw: []byte(`{}`)}
 	w.create(class)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, "False", v1beta1.ReasonInvalidConfiguration)
 	w.wantRest("m")
 }
 
-// Without an instance the machine fails at its timeout, for an autoscaler to move on, goes on trying, and recovers.
+// Without an instance, the machine fails at its timeout so that an autoscaler can react. It continues to try, and
+// recovers.
 //
 // Rule: join-timeout-fails-machine.
 func TestFailingToLaunchInTime(t *testing.T) {
@@ -237,7 +238,7 @@ func TestFailingToLaunchInTime(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.class("small", "")
-			w.born("m")
+			w.createMachine("m")
 			for range 30 {
 				w.cloud.Fail("Create", provider.Errorf(code, "no"))
 			}
@@ -266,8 +267,8 @@ func TestFailingToLaunchInTime(t *testing.T) {
 	}
 }
 
-// A crash between the two writes after Create leaves a provider ID and no status. Whatever the driver answers, its
-// Get is not called without end.
+// A crash between the two writes after Create leaves a provider ID and no status. Whatever error Get returns, it is
+// retried with backoff.
 //
 // Rule: pending-instance-polled.
 func TestFollowingAnInstanceBacksOff(t *testing.T) {
@@ -278,7 +279,7 @@ func TestFollowingAnInstanceBacksOff(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, joining)
 			w.class("small", "")
-			w.born("m")
+			w.createMachine("m")
 			w.effects.next = cut{at: 3, dies: true} // create, provider ID, status
 			_, _ = w.pass("m")
 			w.restart()
@@ -307,7 +308,7 @@ func TestAPendingInstanceThatFailsFailsTheMachine(t *testing.T) {
 	w := newWorld(t)
 	w.cloud.Boot = time.Minute
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.step(w.reconcile("m").RequeueAfter)
 	w.cloud.SetState(w.cloud.Live()[0].ProviderID, provider.StateFailed, "the disk melted")
 	w.reconcile("m")
@@ -325,7 +326,7 @@ func TestAPendingInstanceThatVanishesFailsTheMachine(t *testing.T) {
 	w := newWorld(t)
 	w.cloud.Boot = time.Minute
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.step(w.reconcile("m").RequeueAfter)
 	w.cloud.Vanish(w.cloud.Live()[0].ProviderID)
 	m := w.untilPhase("m", v1beta1.MachineFailed)
@@ -333,6 +334,6 @@ func TestAPendingInstanceThatVanishesFailsTheMachine(t *testing.T) {
 		t.Errorf("failureReason is %s", m.Status.FailureReason)
 	}
 	if result := w.wantQuiet("m"); result.RequeueAfter != 0 {
-		t.Errorf("a vanished machine asks for another pass after %s", result.RequeueAfter)
+		t.Errorf("a vanished machine is requeued after %s", result.RequeueAfter)
 	}
 }

@@ -12,22 +12,23 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// leadershipTerm is what is known of the time in which only this process works on Machines. It saves questions to the
-// API server whose answers only another process could have changed. Losing it costs those questions.
+// leadershipTerm is what is known about the time in which only this process reconciles Machines. It saves requests to
+// the API server whose answers only another process could have changed. If it is lost, the requests are made again.
 type leadershipTerm struct {
 	mu sync.Mutex
-	// minResourceVersion is a resource version of that time; "" until it was asked for.
+	// minResourceVersion is a resource version from that time, "" until the API server was asked for it.
 	minResourceVersion string
-	// inherited are the Machines that had no instance when the cache reached minResourceVersion, nil until then. Another
-	// process may have begun to launch them.
+	// inherited are the Machines that had no instance when the cache reached minResourceVersion, nil until then.
+	// Another process may have begun to launch them.
 	inherited map[types.UID]bool
-	// protectedClasses are the classes that were found to be held at the API server.
+	// protectedClasses are the classes that a live read has found to be protected.
 	protectedClasses map[types.NamespacedName]types.UID
 }
 
-// ours reports whether nobody but this process can have begun to launch the Machine. One that the cache did not have
-// when it had all that was there when this process already led is younger than that.
-func (s *launchStep) ours(ctx context.Context) (bool, error) {
+// isOurs reports whether no other process can have begun to launch the Machine. The cache first reaches a resource
+// version from the time when this process already leads. A Machine that is not in the cache at that point was created
+// later.
+func (s *launchStep) isOurs(ctx context.Context) (bool, error) {
 	if s.MachineCacheVersion == nil {
 		return false, nil
 	}
@@ -35,17 +36,17 @@ func (s *launchStep) ours(ctx context.Context) (bool, error) {
 	if minResourceVersion == "" {
 		list := &v1beta1.MachineList{}
 		if err := s.Live.List(ctx, list, client.InNamespace(s.machine.Namespace), client.Limit(1)); err != nil {
-			return false, fmt.Errorf("ask for the present resource version of machines: %w", err)
+			return false, fmt.Errorf("read the current resource version of machines: %w", err)
 		}
 		minResourceVersion = s.term.begin(list.ResourceVersion)
 	}
 	if inherited == nil {
 		if !freshness.AtLeastAsNew(s.MachineCacheVersion(), minResourceVersion) {
-			return false, nil // It will be soon enough.
+			return false, nil // The cache will catch up soon.
 		}
 		list := &v1beta1.MachineList{}
 		if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return false, fmt.Errorf("find the machines that were there before: %w", err)
+			return false, fmt.Errorf("list the machines that existed before this process led: %w", err)
 		}
 		inherited = map[types.UID]bool{}
 		for i := range list.Items {
@@ -64,7 +65,7 @@ func (r *leadershipTerm) known() (minResourceVersion string, inherited map[types
 	return r.minResourceVersion, r.inherited
 }
 
-// begin takes note of a resource version, unless there is one.
+// begin stores a resource version, unless one is stored, and returns the stored one.
 func (r *leadershipTerm) begin(minResourceVersion string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +75,7 @@ func (r *leadershipTerm) begin(minResourceVersion string) string {
 	return r.minResourceVersion
 }
 
-// keepInherited takes note of Machines without an instance, unless that was done.
+// keepInherited stores the inherited Machines, unless they are stored, and returns the stored ones.
 func (r *leadershipTerm) keepInherited(machines map[types.UID]bool) map[types.UID]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,14 +85,14 @@ func (r *leadershipTerm) keepInherited(machines map[types.UID]bool) map[types.UI
 	return r.inherited
 }
 
-// isProtected reports whether the class was found to be held.
+// isProtected reports whether the class was found to be protected.
 func (r *leadershipTerm) isProtected(class types.NamespacedName, uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return uid != "" && r.protectedClasses[class] == uid
 }
 
-// noteProtected takes note of a class that is held.
+// noteProtected records that the class is protected.
 func (r *leadershipTerm) noteProtected(class types.NamespacedName, uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,17 +18,17 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// questions are what a process asks API servers themselves.
-type questions struct{ of []string }
+// liveReads records the live reads of a process from API servers.
+type liveReads struct{ of []string }
 
-// take returns what was asked since the last time.
-func (a *questions) take() []string {
+// take returns the live reads since the last call.
+func (a *liveReads) take() []string {
 	taken := a.of
 	a.of = nil
 	return taken
 }
 
-func (a *questions) note(verb string, object any) {
+func (a *liveReads) note(verb string, object any) {
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1beta1.")
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		kind = metadata.Kind
@@ -36,9 +36,9 @@ func (a *questions) note(verb string, object any) {
 	a.of = append(a.of, verb+" "+kind)
 }
 
-// watching makes the process one whose cache is always up to date, and which knows that.
-func (w *world) watching() *questions {
-	a := &questions{}
+// watching starts a process whose cache is always up to date, which the process knows.
+func (w *world) watching() *liveReads {
+	a := &liveReads{}
 	w.options.Live = a.listen(w.options.Live.(client.WithWatch))
 	target := *w.options.Target
 	target.Live = a.listen(target.Live.(client.WithWatch))
@@ -54,7 +54,7 @@ func (w *world) watching() *questions {
 	return a
 }
 
-func (a *questions) listen(c client.WithWatch) client.WithWatch {
+func (a *liveReads) listen(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
 			opts ...client.GetOption) error {
@@ -69,75 +69,75 @@ func (a *questions) listen(c client.WithWatch) client.WithWatch {
 }
 
 // Rules: no-create-from-stale-view, launch-needs-protected-inputs, token-only-on-request.
-func TestAProcessAsksOnlyWhatAnotherOneMayHaveChanged(t *testing.T) {
+func TestLiveReadsOnlyOfWhatAnotherProcessMayHaveChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	a := w.watching()
 
-	w.born("before")
+	w.createMachine("before")
 	w.reconcile("before")
-	want(t, "asked for a machine that was there", a.take(), "list MachineList", "get Machine", "get MachineClass")
+	want(t, "live reads for a machine that existed before", a.take(), "list MachineList", "get Machine", "get MachineClass")
 	w.node("before", true)
 	w.reconcile("before")
-	want(t, "asked when it runs", a.take(), "get Secret")
+	want(t, "live reads when it runs", a.take(), "get Secret")
 
-	w.born("after")
+	w.createMachine("after")
 	w.reconcile("after")
 	w.node("after", true)
 	w.reconcile("after")
 	w.wantPhase(w.get("after"), v1beta1.MachineRunning)
-	want(t, "asked for a machine that came later", a.take())
+	want(t, "live reads for a machine that was created later", a.take())
 
-	w.born("slow")
+	w.createMachine("slow")
 	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer")})
 	w.step(w.reconcile("slow").RequeueAfter)
-	want(t, "asked before the first call", a.take())
+	want(t, "live reads before the first call", a.take())
 	w.reconcile("slow")
-	want(t, "asked before the second call", a.take(), "get Machine")
+	want(t, "live reads before the second call", a.take(), "get Machine")
 
 	w.restart()
-	w.born("next")
+	w.createMachine("next")
 	w.reconcile("next")
-	want(t, "asked by the next process", a.take(), "list MachineList", "get Machine", "get MachineClass")
+	want(t, "live reads by the next process", a.take(), "list MachineList", "get Machine", "get MachineClass")
 }
 
-// A class of the same name is another one.
+// A new class with the same name is another class.
 //
 // Rule: launch-needs-protected-inputs.
-func TestEachClassIsAskedFor(t *testing.T) {
+func TestClassWithTheSameNameIsReadAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	a := w.watching()
-	w.born("a")
+	w.createMachine("a")
 	w.reconcile("a")
 	a.take()
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
-	w.letGo(class)
+	w.removeFinalizers(class)
 	w.deleteObject(class)
 	credentials := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small-credentials"}}
-	w.letGo(credentials)
+	w.removeFinalizers(credentials)
 	w.deleteObject(credentials)
 	w.class("small", "")
-	w.born("b")
+	w.createMachine("b")
 	w.reconcile("b")
 	if got := a.take(); !slices.Contains(got, "get MachineClass") {
-		t.Errorf("asked %q", got)
+		t.Errorf("live reads: %q", got)
 	}
 }
 
 // Rule: token-only-on-request.
-func TestATokenThatWasMadeIsDropped(t *testing.T) {
+func TestCreatedTokenIsDeleted(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(w *world){
-		"asked for": func(w *world) {
-			w.born("m")
+		"requested by the last attempt": func(w *world) {
+			w.createMachine("m")
 			w.reconcile("m")
 		},
-		"asked for at first": func(w *world) {
+		"requested only at first": func(w *world) {
 			w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.ResourceExhausted, "none left")})
-			w.born("m")
+			w.createMachine("m")
 			w.step(w.reconcile("m").RequeueAfter + time.Minute)
 			w.setSecret("small-user-data", "userData", "no more")
 			w.reconcile("m")
@@ -146,7 +146,7 @@ func TestATokenThatWasMadeIsDropped(t *testing.T) {
 		w := newWorld(t)
 		w.class("small", joinsWithToken)
 		w.watching()
-		w.born("first")
+		w.createMachine("first")
 		w.reconcile("first")
 		run(w)
 		if n := len(w.tokens()); n != 2 {
@@ -156,7 +156,7 @@ func TestATokenThatWasMadeIsDropped(t *testing.T) {
 		w.reconcile("m")
 		w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 		if n := len(w.tokens()); n != 1 {
-			t.Errorf("%s: %d tokens are left, want the other machine's", name, n)
+			t.Errorf("%s: %d tokens remain, want only that of the other machine", name, n)
 		}
 	}
 }

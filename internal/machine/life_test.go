@@ -9,15 +9,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The straight path costs four writes beside the one that makes the Machine, and its end three beside the one that
-// deletes it. Nothing of it waits: the clock stands still.
+// The way to Running costs four writes in addition to the one that creates the Machine, and its deletion three in
+// addition to the one that deletes it. Nothing waits: the clock stands still.
 //
 // Rules: one-event-per-error, four-writes-to-running, deletion-order.
 func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.node("m", true)
 	w.reconcile("m")
@@ -38,7 +38,7 @@ func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
 	w.effects.clear()
 	w.reconcile("m")
 	if m := w.get("m"); m != nil {
-		t.Fatalf("the machine is still there: %s", summaryOf(m))
+		t.Fatalf("the machine still exists: %s", summaryOf(m))
 	}
 	want(t, "writes until gone", w.effects.writes(), "API Node patch", "API Node delete", "API Machine patch")
 	want(t, "driver calls until gone", w.effects.calls(), "cloud delete")
@@ -46,14 +46,14 @@ func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A Node that is quicker than the status makes Running the first thing that is written of the machine.
+// If the Node is faster than the status, Running is the first phase that is written.
 //
 // Rule: provider-id-recorded-first.
 func TestANodeThatIsThereAtOnceSavesAWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	m := w.born("m")
+	m := w.createMachine("m")
 	w.node("m", true, func(n *corev1.Node) { n.Spec.ProviderID = "fake://" + m.Namespace + "/i-0001" })
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
@@ -66,7 +66,7 @@ func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noTarget)
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineAvailable)
@@ -80,8 +80,7 @@ func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A cloud that takes its time adds no write while a machine comes to be, and no more than what it has to say at its
-// end.
+// A slow cloud causes no additional writes while a machine is launched, and only one for the report of its deletion.
 //
 // Rules: pending-instance-polled, four-writes-to-running.
 func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
@@ -89,7 +88,7 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	w := newWorld(t)
 	w.cloud.Boot, w.cloud.Shutdown = 20e9, 20e9
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	result := w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 	launch := w.effects.writes()
@@ -102,7 +101,7 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	w.wantQuiet("m")
 	want(t, "driver calls of a pass over a machine that booted", w.effects.calls(), "cloud get")
 	w.wantQuiet("m")
-	want(t, "driver calls of another one", w.effects.calls())
+	want(t, "driver calls of another pass", w.effects.calls())
 	w.node("m", true)
 	w.effects.clear()
 	w.reconcile("m")
@@ -124,7 +123,7 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	w.wantCondition(m, v1beta1.ConditionDrained, "True", v1beta1.ReasonDrained)
 	first := w.effects.writes()
 	w.step(result.RequeueAfter)
-	// What was drained is not drained again, whoever looks and whatever has come since.
+	// A drained node is not drained again, also by another process and despite new pods.
 	w.podOn(nodeNameOf(w.namespace, "m"))
 	w.restart()
 	w.wantQuiet("m")
@@ -137,7 +136,7 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A driver that never says that the instance runs is not asked for ever: its Node knows better.
+// A driver that never reports the instance as running is not asked without end, because the Node is better evidence.
 func TestADriverThatLagsBehindTheNodeIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -148,11 +147,11 @@ func TestADriverThatLagsBehindTheNodeIsNotAskedAgain(t *testing.T) {
 }
 
 // Rule: claim-before-first-call.
-func TestAMachineMadeByHandIsClaimed(t *testing.T) {
+func TestMachineCreatedByHandIsClaimed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m", func(m *v1beta1.Machine) { m.Finalizers, m.Labels = nil, nil })
+	w.createMachine("m", func(m *v1beta1.Machine) { m.Finalizers, m.Labels = nil, nil })
 	w.reconcile("m")
 	m := w.get("m")
 	if !hasFinalizer(m) || m.Labels[v1beta1.LabelProvider] != fakeProvider {
@@ -162,11 +161,11 @@ func TestAMachineMadeByHandIsClaimed(t *testing.T) {
 }
 
 // Rule: provider-serves-own-machines.
-func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
+func TestMachinesOfOtherProvidersAreIgnored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" })
+	w.createMachine("m", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" })
 	w.wantRest("m")
 	w.delete("m")
 	w.wantRest("m")
@@ -175,15 +174,15 @@ func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// While a fleet of another system is taken over, what was not written for this API must wait.
+// While a fleet of another system is migrated, machines that were not written for this API must wait.
 //
 // Rule: unsupported-schema-only-deletable.
-func TestAMachineWithoutALabelOfItsSchemaWaitsWhereThatIsRequired(t *testing.T) {
+func TestMachineWithoutRequiredTypeVersionWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.process.RequireTypeVersion = true
 	w.class("small", "")
-	w.born("m", func(m *v1beta1.Machine) { delete(m.Labels, v1beta1.LabelTypeVersion) })
+	w.createMachine("m", func(m *v1beta1.Machine) { delete(m.Labels, v1beta1.LabelTypeVersion) })
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, "False", v1beta1.ReasonUnknownTypeVersion)
 	w.wantRest("m")
@@ -195,12 +194,12 @@ func TestAMachineWithoutALabelOfItsSchemaWaitsWhereThatIsRequired(t *testing.T) 
 }
 
 // Rule: unsupported-schema-only-deletable.
-func TestAMachineOfAnotherSchemaIsNotLaunchedAndCanBeDeleted(t *testing.T) {
+func TestMachineWithUnknownTypeVersionCanOnlyBeDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	other := func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" }
-	w.born("new", other)
+	w.createMachine("new", other)
 	w.reconcile("new")
 	w.wantCondition(w.get("new"), v1beta1.ConditionLaunched, "False", v1beta1.ReasonUnknownTypeVersion)
 	w.wantPhase(w.get("new"), v1beta1.MachinePending)

@@ -9,20 +9,20 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// findLost looks, before anything is taken down, for an instance that was made and never described in the status: the
-// answer was lost, the process was killed, or the Machine was deleted at that moment. It may have become a Node by
-// now, with pods on it, so it goes like any other. Where nothing is found nothing is concluded: the settling time at
-// the end is for what does not show yet.
+// findLost looks, at the start of a deletion, for an instance that was created but never recorded in the status: the
+// answer of Create was lost, the process was killed, or the Machine was deleted at that moment. Such an instance may
+// have become a Node with pods by now, so it is deleted like any other. If nothing is found, nothing is concluded: the
+// deletion later waits for the settle time, in case the instance shows late.
 func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
 	if s.machine.Status.Instance != nil || s.machine.Replacing() || s.neverCreated() {
 		return next, nil
 	}
-	if undescribed(s.machine) {
-		return s.adoption.findUndescribed(ctx)
+	if instanceUnrecorded(s.machine) {
+		return s.adoption.findUnrecordedInstance(ctx)
 	}
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if _, missing := errors.AsType[*resolve.Error](err); missing {
-		return next, nil // The deletion of the instance reports it.
+		return next, nil // The deletion of the instance reports what is missing.
 	}
 	if err != nil {
 		return onError, fmt.Errorf("resolve how to find the instance: %w", err)

@@ -12,7 +12,7 @@ import (
 )
 
 // Rule: set-machines-have-no-managed-fields.
-func TestManagedFieldsOfASetsMachineEndWithItsFirstProviderID(t *testing.T) {
+func TestManagedFieldsOfASetsMachineAreDroppedWithItsProviderID(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		owner   func(*v1beta1.Machine)
@@ -27,7 +27,7 @@ func TestManagedFieldsOfASetsMachineEndWithItsFirstProviderID(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.class("small", "")
-			m := w.born("m", tc.owner)
+			m := w.createMachine("m", tc.owner)
 			if tc.attempt > 0 {
 				changed := m.DeepCopy()
 				changed.Status.Launch = &v1beta1.LaunchStatus{Attempt: tc.attempt}

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// The phases of a machine's life that have a duration metric.
+// Values of the label phase of the metric machinist_machine_phase_duration_seconds.
 const (
 	phaseLaunch       = "launch"
 	phaseRegistration = "registration"
@@ -21,34 +21,34 @@ const (
 	phaseVolumeDetach = "volume_detach"
 	phaseTermination  = "termination"
 	phaseUpdate       = "update"
-	// spanJoin is all of it until the machine is Running; it has a metric of its own.
+	// spanJoin lasts from the creation of the Machine until it is Running. It has a metric of its own.
 	spanJoin = "join"
 )
 
 // skippedWithoutProvider is the reason of a Machine without a provider, because its class does not exist.
 const skippedWithoutProvider = "NoProvider"
 
-// durationBuckets are in seconds. The API's times are whole seconds, so nothing finer is told apart.
+// durationBuckets are in seconds. Times in the API are whole seconds, so finer buckets would be useless.
 func durationBuckets() []float64 {
 	return []float64{1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200}
 }
 
-// Metrics of the Machines of one provider. A nil *Metrics counts nothing.
+// Metrics are the metrics of the Machines of one provider. A nil *Metrics counts nothing.
 type Metrics struct {
 	phases *prometheus.HistogramVec
 	joins  prometheus.Histogram
 	// interruptions counts Machines with an announced interruption, by the reason of the condition.
 	interruptions *prometheus.CounterVec
-	census        *objectmetrics.Collector
+	machineCounts *objectmetrics.Collector
 }
 
-// NewMetrics registers the metrics. The numbers of Machines are counted in the cache whenever they are asked for.
+// NewMetrics registers the metrics. Machines are counted in the cache whenever the metrics are collected.
 func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader,
 	requireTypeVersion bool) (*Metrics, error) {
 	m := &Metrics{
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "machinist_machine_phase_duration_seconds",
-			Help:    "Time that a phase of a machine's life took.",
+			Help:    "Duration of a phase of a machine's life, by phase.",
 			Buckets: durationBuckets(),
 		}, []string{"phase"}),
 		joins: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -58,9 +58,9 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 		}),
 		interruptions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "machinist_interruptions_total",
-			Help: "Machines whose instances the cloud announced to reclaim, by reason.",
+			Help: "Machines for which the cloud announced that it will reclaim the instance, by reason.",
 		}, []string{"reason"}),
-		census: newCensus(provider, cache, requireTypeVersion),
+		machineCounts: newMachineCounts(provider, cache, requireTypeVersion),
 	}
 	for _, phase := range []string{phaseLaunch, phaseRegistration, phaseDrain, phaseVolumeDetach, phaseTermination,
 		phaseUpdate} {
@@ -69,7 +69,7 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	for _, reason := range []string{v1beta1.ReasonPreemptionNotice, v1beta1.ReasonTerminationNotice} {
 		m.interruptions.WithLabelValues(reason)
 	}
-	for _, c := range []prometheus.Collector{m.phases, m.joins, m.interruptions, m.census} {
+	for _, c := range []prometheus.Collector{m.phases, m.joins, m.interruptions, m.machineCounts} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register the metrics of machines: %w", err)
 		}
@@ -77,14 +77,14 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	return m, nil
 }
 
-// lead reports that this process works on Machines.
+// lead records that this process leads, so that it exports the counts of Machines.
 func (m *Metrics) lead() {
 	if m != nil {
-		m.census.Lead()
+		m.machineCounts.Lead()
 	}
 }
 
-// interrupted counts a Machine with an announced interruption by reason; an empty reason counts nothing.
+// interrupted counts a Machine with an announced interruption by reason. An empty reason counts nothing.
 func (m *Metrics) interrupted(reason string) {
 	if m != nil && reason != "" {
 		m.interruptions.WithLabelValues(reason).Inc()
@@ -101,19 +101,20 @@ func (m *Metrics) observe(s span) {
 	}
 }
 
-// span is a phase of a machine's life that ended, when it began and how long it took.
+// span is a phase of a machine's life that ended: when it began and how long it took.
 type span struct {
 	phase string
 	began time.Time
 	took  time.Duration
 }
 
-// ended notes that a phase that began at a time has ended. It counts once that is written down, so that it counts once.
+// ended records that a phase that began at a time has ended. It is observed only after the status is written, so that
+// each phase counts once.
 func (p *pass) ended(phase string, began time.Time) {
 	p.spans = append(p.spans, span{phase, began, max(p.Clock.Now().Sub(began), 0)})
 }
 
-// observeSpans observes what ended, after it was written down.
+// observeSpans observes the phases that ended, after the status was written.
 func (p *pass) observeSpans() {
 	for _, ended := range p.spans {
 		p.Metrics.observe(ended)
@@ -121,13 +122,13 @@ func (p *pass) observeSpans() {
 	p.spans = nil
 }
 
-// measure notes what ends with a condition that is about to be set.
+// measure records the phase that ends with a condition that is about to be set.
 func (p *pass) measure(kind string, status bool, reason string) {
 	old := meta.FindStatusCondition(p.machine.Status.Conditions, kind)
 	if !status || old != nil && old.Status == metav1.ConditionTrue {
 		return
 	}
-	// since is when the condition became false, or another one true on which it follows.
+	// since returns when the condition became False, or when the condition that precedes it became True.
 	since := func(follows string) time.Time {
 		c := old
 		if follows != "" {
@@ -152,7 +153,8 @@ func (p *pass) measure(kind string, status bool, reason string) {
 	}
 }
 
-// updateBegan is when the instance was first found to be other than specified, which is now for a change made at once.
+// updateBegan returns when the instance was first found to differ from the specification, or now if the change is
+// applied at once.
 func (p *pass) updateBegan() time.Time {
 	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
 		c.Status == metav1.ConditionFalse {
@@ -161,7 +163,7 @@ func (p *pass) updateBegan() time.Time {
 	return p.now
 }
 
-// terminationBegan is when nothing was left on the node of a Machine being deleted.
+// terminationBegan returns when the node of a Machine that is being deleted was empty.
 func (p *pass) terminationBegan() time.Time {
 	began := p.machine.DeletionTimestamp.Time
 	for _, kind := range []string{v1beta1.ConditionDrained, v1beta1.ConditionVolumesDetached} {

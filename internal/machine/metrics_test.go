@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// measured is a world whose metrics are checked.
+// measured returns a world whose metrics are checked.
 func measured(t *testing.T) (*world, *prometheus.Registry) {
 	t.Helper()
 	w, registry := newWorld(t), prometheus.NewRegistry()
@@ -39,13 +39,13 @@ func (o ofNamespace) List(ctx context.Context, list client.ObjectList, opts ...c
 	return o.Reader.List(ctx, list, append(opts, client.InNamespace(o.namespace))...)
 }
 
-// observed is how often a duration was observed, and how many seconds in all.
+// observed is how often a duration was observed, and the sum in seconds.
 type observed struct {
 	count uint64
 	sum   float64
 }
 
-// durations returns how often each phase was observed, and for how long in all, with "join" for the metric of that.
+// durations returns the observations of each phase, with "join" for the metric of that name.
 func durations(t *testing.T, registry *prometheus.Registry) map[string]observed {
 	t.Helper()
 	families, err := registry.Gather()
@@ -67,7 +67,7 @@ func durations(t *testing.T, registry *prometheus.Registry) map[string]observed 
 	return out
 }
 
-// wantTook fails the test unless each phase was observed once and took about so long, and no other was.
+// wantTook fails the test unless each wanted phase was observed once with about that duration, and no other phase was.
 func wantTook(t *testing.T, registry *prometheus.Registry, want map[string]time.Duration) {
 	t.Helper()
 	for phase, h := range durations(t, registry) {
@@ -76,18 +76,18 @@ func wantTook(t *testing.T, registry *prometheus.Registry, want map[string]time.
 		case !expected && h.count == 0:
 		case !expected || h.count != 1:
 			t.Errorf("%s was observed %d times", phase, h.count)
-		// The API's times are whole seconds, and its server's clock stands not still.
+		// Times in the API are whole seconds, and the clock of the API server keeps running.
 		case h.sum < took.Seconds()-3 || h.sum > took.Seconds()+3:
 			t.Errorf("%s took %.1fs, want %s", phase, h.sum, took)
 		}
 	}
 }
 
-func TestEveryPhaseOfALifeIsObservedOnce(t *testing.T) {
+func TestEachPhaseIsObservedOnce(t *testing.T) {
 	t.Parallel()
 	w, registry := measured(t)
 	w.cloud.Shutdown = 50 * time.Second
-	w.born("m")
+	w.createMachine("m")
 	w.cloud.Fail("Create", provider.Errorf(provider.Unavailable, "later"))
 	w.reconcile("m")
 	w.step(20 * time.Second)
@@ -96,7 +96,7 @@ func TestEveryPhaseOfALifeIsObservedOnce(t *testing.T) {
 	w.node("m", true)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
-	// The failed try was written down after the machine was made, and is where its time begins.
+	// The failed try was recorded after the machine was created, and the time of the launch begins with that record.
 	lived := map[string]time.Duration{phaseLaunch: 20 * time.Second, phaseRegistration: 40 * time.Second,
 		spanJoin: 60 * time.Second}
 	wantTook(t, registry, lived)
@@ -104,9 +104,9 @@ func TestEveryPhaseOfALifeIsObservedOnce(t *testing.T) {
 	for range 2 {
 		w.restart()
 		w.reconcile("m")
-		w.nodeIs(nodeNameOf(w.namespace, "m"), "False")
+		w.setNodeReady(nodeNameOf(w.namespace, "m"), "False")
 		w.reconcile("m")
-		w.nodeIs(nodeNameOf(w.namespace, "m"), "True")
+		w.setNodeReady(nodeNameOf(w.namespace, "m"), "True")
 		w.reconcile("m")
 	}
 	wantTook(t, registry, lived)
@@ -124,14 +124,14 @@ func TestEveryPhaseOfALifeIsObservedOnce(t *testing.T) {
 	wantTook(t, registry, lived)
 }
 
-// A status that could not be written is written by the next pass, and observed with it.
-func TestAPhaseIsObservedWhenItIsWrittenDown(t *testing.T) {
+// If a status could not be written, the next pass writes it and observes its phases.
+func TestPhaseIsObservedWhenTheStatusIsWritten(t *testing.T) {
 	t.Parallel()
 	w, registry := measured(t)
-	w.born("m")
+	w.createMachine("m")
 	w.effects.next = cut{at: 3} // the cloud, the provider ID, the status
 	if _, err := w.pass("m"); err == nil || !strings.HasSuffix(w.effects.struck, "status") {
-		t.Fatalf("the pass ended with %v, cut at %q", err, w.effects.struck)
+		t.Fatalf("the pass ended with %v, interrupted at %q", err, w.effects.struck)
 	}
 	wantTook(t, registry, nil)
 	w.reconcile("m")
@@ -144,11 +144,11 @@ func TestUpdatesAreObserved(t *testing.T) {
 	w.running("m")
 	before := durations(t, registry)
 	if before[phaseUpdate].count != 0 {
-		t.Error("an update was observed that was none")
+		t.Error("an update was observed although there was none")
 	}
 	outcome := provider.UpdateInProgress
 	w.cloud.OnUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
-		return provider.UpdateResult{Outcome: outcome, Reason: "so"}, nil
+		return provider.UpdateResult{Outcome: outcome, Reason: "of another size"}, nil
 	}
 	change := func(version string) {
 		w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = version })
@@ -157,7 +157,7 @@ func TestUpdatesAreObserved(t *testing.T) {
 	wantUpdates := func(n uint64, sum float64) {
 		t.Helper()
 		h := durations(t, registry)[phaseUpdate]
-		// The time of a condition has whole seconds, so that each takes up to one more.
+		// The time of a condition is in whole seconds, so each update may take up to a second more.
 		if h.count != n || h.sum < sum-2 || h.sum > sum+2+float64(n) {
 			t.Errorf("%d updates were observed that took %.1fs, want %d and %.0fs", h.count, h.sum, n, sum)
 		}
@@ -171,7 +171,7 @@ func TestUpdatesAreObserved(t *testing.T) {
 	wantUpdates(2, 100)
 	outcome = provider.UpdateRefused
 	change("v1.36.3")
-	change("v1.36.2") // taken back
+	change("v1.36.2") // reverted
 	wantUpdates(2, 100)
 	outcome, w.cloud.Shutdown = provider.UpdateNeedsReplacement, 30*time.Second
 	change("v1.36.4")
@@ -182,20 +182,20 @@ func TestUpdatesAreObserved(t *testing.T) {
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 	if n := durations(t, registry)[spanJoin].count; n != 1 {
-		t.Errorf("%d machines joined, there is one", n)
+		t.Errorf("%d machines joined, want 1", n)
 	}
 }
 
-func TestMachinesAreCountedWhileTheyAreThere(t *testing.T) {
+func TestMachinesAreCountedWhileTheyExist(t *testing.T) {
 	t.Parallel()
 	w, registry := measured(t)
 	deployed := func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelMachineDeployment] = "web" }
-	w.born("a", deployed)
-	w.born("b", deployed)
-	w.born("c", func(m *v1beta1.Machine) { m.Annotations = map[string]string{v1beta1.AnnotationPaused: ""} })
-	w.born("d", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" })
-	w.born("e", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" })
-	w.born("f", func(m *v1beta1.Machine) {
+	w.createMachine("a", deployed)
+	w.createMachine("b", deployed)
+	w.createMachine("c", func(m *v1beta1.Machine) { m.Annotations = map[string]string{v1beta1.AnnotationPaused: ""} })
+	w.createMachine("d", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" })
+	w.createMachine("e", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" })
+	w.createMachine("f", func(m *v1beta1.Machine) {
 		m.Labels, m.Finalizers = nil, nil
 		m.Spec.ClassRef.Name = "missing"
 	})
@@ -207,7 +207,7 @@ func TestMachinesAreCountedWhileTheyAreThere(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wantMetrics("") // Another process may be the one that works.
+	wantMetrics("") // Another process may lead.
 	for _, name := range []string{"a", "c", "d", "e", "f"} {
 		w.reconcile(name)
 	}

@@ -23,8 +23,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// nameless is a kubelet that does not tell its provider ID.
-func nameless(n *corev1.Node) { n.Spec.ProviderID = "" }
+// withoutProviderID makes a Node one whose kubelet does not set a provider ID.
+func withoutProviderID(n *corev1.Node) { n.Spec.ProviderID = "" }
 
 // tokenID returns the id of the only token of the namespace's machines.
 func (w *world) tokenID() string {
@@ -36,7 +36,7 @@ func (w *world) tokenID() string {
 	return string(tokens[0].Data["token-id"])
 }
 
-// certified makes the request for a machine's client certificate that somebody sent, and has it approved and signed.
+// certified creates a signed request for a machine's client certificate, which the user sent.
 func (w *world) certified(machine, user string,
 	change ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
 	w.t.Helper()
@@ -104,7 +104,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// selfSigned returns what the API server takes for a certificate.
+// selfSigned returns something that the API server accepts as a certificate.
 func selfSigned(t testing.TB) []byte {
 	t.Helper()
 	key := newKey(t)
@@ -116,15 +116,16 @@ func selfSigned(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// launched makes a Machine whose instance has a bootstrap token, and returns who it is to the target cluster.
+// launched creates a Machine whose instance has a bootstrap token, and returns the instance's user name in the target
+// cluster.
 func (w *world) launched(name string) (user string) {
 	w.t.Helper()
-	w.born(name)
+	w.createMachine(name)
 	w.reconcile(name)
 	return "system:bootstrap:" + w.tokenID()
 }
 
-func someone(n *corev1.Node) { n.Spec.ProviderID = "fake:///somebody/else" }
+func ofAnotherInstance(n *corev1.Node) { n.Spec.ProviderID = "fake:///somebody/else" }
 
 func denied(csr *certificatesv1.CertificateSigningRequest) {
 	csr.Status.Conditions[0].Type, csr.Status.Certificate = certificatesv1.CertificateDenied, nil
@@ -132,7 +133,7 @@ func denied(csr *certificatesv1.CertificateSigningRequest) {
 
 func unsigned(csr *certificatesv1.CertificateSigningRequest) { csr.Status.Certificate = nil }
 
-// formerAttempt has the instance of a former attempt join, late.
+// formerAttempt lets the instance of a former attempt join late.
 func formerAttempt(w *world, user string) {
 	w.t.Helper()
 	w.certified("m", user)
@@ -141,14 +142,14 @@ func formerAttempt(w *world, user string) {
 	if err := w.api.Status().Update(w.t.Context(), m); err != nil {
 		w.t.Fatal(err)
 	}
-	w.node("m", true, nameless)
+	w.node("m", true, withoutProviderID)
 }
 
-// thereBefore has the machine join as a Node that somebody made before.
+// thereBefore lets the machine join as a Node that existed before.
 func thereBefore(w *world, user string) {
 	w.t.Helper()
-	node := w.node("m", true, nameless)
-	// The API server's clock shows seconds.
+	node := w.node("m", true, withoutProviderID)
+	// Times of the API server are whole seconds.
 	err := utilwait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, env.Patience, true,
 		func(context.Context) (bool, error) {
 			return w.requested("other", "alice").CreationTimestamp.After(node.CreationTimestamp.Time), nil

@@ -22,8 +22,8 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// One patch names the instance and applies the node template to the Node; everything after is as with a Node that
-// named it itself.
+// One patch sets the Node's provider ID and applies the node template. From then on the Node is like one that
+// registered with its provider ID.
 //
 // Rules: node-paired-by-token, four-writes-to-running.
 func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
@@ -32,10 +32,10 @@ func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
 	w.class("small", joinsWithToken)
 	user := w.launched("m")
 	w.certified("m", user)
-	node := w.node("m", true, nameless)
+	node := w.node("m", true, withoutProviderID)
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "what is done", w.effects.of(), "API Node patch", "API Secret delete", "API Machine patch status")
+	want(t, "effects", w.effects.of(), "API Node patch", "API Secret delete", "API Machine patch status")
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineRunning)
 	if got := w.getNode(node.Name); got.Spec.ProviderID != m.Spec.ProviderID || got.UID != m.Status.NodeRef.UID ||
@@ -48,7 +48,7 @@ func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// The token may be gone: it ends with the time in which a machine may join, and requests are kept longer.
+// The token may be gone: it expires with the time limit for joining, but certificate requests are kept longer.
 //
 // Rule: node-paired-by-token.
 func TestANodeIsPairedByItsNameAfterItsTokenIsGone(t *testing.T) {
@@ -60,7 +60,7 @@ func TestANodeIsPairedByItsNameAfterItsTokenIsGone(t *testing.T) {
 	w.step(v1beta1.DefaultCreationTimeout + time.Minute)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
-	w.node("m", true, nameless)
+	w.node("m", true, withoutProviderID)
 	w.restart()
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
@@ -72,67 +72,67 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 	const unassigned = "system:bootstrap:zzzzz0"
 	for name, tc := range map[string]struct {
 		tokenless bool
-		// arrange makes the Node of machine m, and who joined as it.
+		// arrange creates the Node of machine m, and the certificate requests for its name.
 		arrange func(w *world, user string)
-		// reason and says are those of Registered. Without a reason it is WaitingForNode.
+		// reason and message are those of the condition Registered. The default reason is WaitingForNode.
 		reason, message string
 	}{
-		"without any request": {arrange: func(w *world, _ string) { w.node("m", true, nameless) },
+		"without any request": {arrange: func(w *world, _ string) { w.node("m", true, withoutProviderID) },
 			message: "set its provider ID to"},
 		"without a token": {tokenless: true, arrange: func(w *world, _ string) {
 			w.certified("m", unassigned)
-			w.node("m", true, nameless)
-		}, message: "its user data has none"},
-		"by a pending request": {arrange: func(w *world, user string) { w.requested("m", user); w.node("m", true, nameless) },
-			message: "does not know of a certificate"},
+			w.node("m", true, withoutProviderID)
+		}, message: "the user data has no token"},
+		"by a pending request": {arrange: func(w *world, user string) { w.requested("m", user); w.node("m", true, withoutProviderID) },
+			message: "no record of a certificate"},
 		"by a denied request": {arrange: func(w *world, user string) {
 			w.certified("m", user, denied)
-			w.node("m", true, nameless)
-		}, message: "does not know of a certificate"},
-		"by an unsigned one": {arrange: func(w *world, user string) {
+			w.node("m", true, withoutProviderID)
+		}, message: "no record of a certificate"},
+		"by an unsigned request": {arrange: func(w *world, user string) {
 			w.certified("m", user, unsigned)
-			w.node("m", true, nameless)
-		}, message: "does not know of a certificate"},
-		"by somebody's token": {arrange: func(w *world, _ string) {
+			w.node("m", true, withoutProviderID)
+		}, message: "no record of a certificate"},
+		"by another token": {arrange: func(w *world, _ string) {
 			w.certified("m", unassigned)
-			w.node("m", true, nameless)
-		}, message: "does not know of a certificate"},
-		"by no token": {arrange: func(w *world, _ string) { w.certified("m", "alice"); w.node("m", true, nameless) },
-			message: "does not know of a certificate"},
+			w.node("m", true, withoutProviderID)
+		}, message: "no record of a certificate"},
+		"by no token": {arrange: func(w *world, _ string) { w.certified("m", "alice"); w.node("m", true, withoutProviderID) },
+			message: "no record of a certificate"},
 		"for another name": {arrange: func(w *world, user string) {
 			w.certified("other", user)
-			w.node("m", true, nameless)
-		}, message: "does not know of a certificate"},
-		"by a former attempt": {arrange: formerAttempt, message: "does not know of a certificate"},
+			w.node("m", true, withoutProviderID)
+		}, message: "no record of a certificate"},
+		"by a former attempt": {arrange: formerAttempt, message: "no record of a certificate"},
 		"with a second bearer": {arrange: func(w *world, user string) {
 			w.certified("m", user)
 			w.certified("m", unassigned)
-			w.node("m", true, nameless)
+			w.node("m", true, withoutProviderID)
 		}, reason: v1beta1.ReasonNodeConflict, message: "zzzzz0"},
-		"when it was there": {arrange: thereBefore, reason: v1beta1.ReasonNodeConflict, message: "was there before"},
+		"that existed before": {arrange: thereBefore, reason: v1beta1.ReasonNodeConflict, message: "existed before"},
 		"made by hand": {arrange: func(w *world, user string) {
 			w.certified("m", user)
 			w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, "m")}})
 		}, message: "no kubelet reports"},
-		"before the cloud spoke": {arrange: func(w *world, user string) {
+		"before the cloud-controller-manager set its ID": {arrange: func(w *world, user string) {
 			w.certified("m", user)
-			w.node("m", true, nameless, func(n *corev1.Node) {
+			w.node("m", true, withoutProviderID, func(n *corev1.Node) {
 				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: taintCloudProvider, Value: "true",
 					Effect: corev1.TaintEffectNoSchedule})
 			})
 		}, message: "cloud-controller-manager"},
-		"that another machine is": {arrange: func(w *world, user string) {
+		"of another machine": {arrange: func(w *world, user string) {
 			w.certified("m", user)
-			node := w.node("m", true, nameless)
-			other := w.born("other", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "none" })
+			node := w.node("m", true, withoutProviderID)
+			other := w.createMachine("other", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "none" })
 			other.Status.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
 			if err := w.api.Status().Update(w.t.Context(), other); err != nil {
 				w.t.Fatal(err)
 			}
 		}, reason: v1beta1.ReasonNodeConflict, message: "/other"},
-		"when nobody may look": {arrange: func(w *world, user string) {
+		"if requests cannot be read": {arrange: func(w *world, user string) {
 			w.certified("m", user)
-			w.node("m", true, nameless)
+			w.node("m", true, withoutProviderID)
 			w.refuse = func(_ string, o runtime.Object) error {
 				if _, ok := o.(*certificatesv1.CertificateSigningRequestList); ok {
 					return apierrors.NewForbidden(schema.GroupResource{Resource: "certificatesigningrequests"}, "", errors.New("no"))
@@ -146,8 +146,8 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			w := newWorld(t)
 			user := ""
 			if tc.tokenless {
-				w.class("small", "joins by itself")
-				w.born("m")
+				w.class("small", "joins without a token")
+				w.createMachine("m")
 				w.reconcile("m")
 			} else {
 				w.class("small", joinsWithToken)
@@ -155,14 +155,14 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			}
 			tc.arrange(w, user)
 			before := w.getNode(nodeNameOf(w.namespace, "m"))
-			// What a Node lacks it may get at once: only what stays is reported.
+			// A Node may get what it lacks a moment later, so only a lasting obstacle is reported.
 			w.effects.clear()
 			w.reconcile("m")
 			if tc.reason == "" {
 				w.wantCondition(w.get("m"), v1beta1.ConditionRegistered, "False", v1beta1.ReasonWaitingForNode)
 				want(t, "writes at once", w.effects.writes())
 			}
-			w.step(registrationGrace + time.Minute) // The API server's clock goes on while the test runs.
+			w.step(registrationGrace + time.Minute) // The clock of the API server keeps running during the test.
 			w.reconcile("m")
 			m := w.get("m")
 			if tc.reason == "" {
@@ -170,16 +170,16 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			}
 			if c := w.wantCondition(m, v1beta1.ConditionRegistered, "False", tc.reason); !strings.Contains(c.Message,
 				tc.message) {
-				t.Errorf("Registered says %q, not that %q", c.Message, tc.message)
+				t.Errorf("the message of Registered is %q, want %q in it", c.Message, tc.message)
 			}
 			w.wantPhase(m, v1beta1.MachineProvisioned)
 			w.wantQuiet("m")
 			w.delete("m")
-			w.until("m", "the end of the machine", func() bool { return w.get("m") == nil })
+			w.until("m", "the deletion of the machine", func() bool { return w.get("m") == nil })
 			after := w.getNode(before.Name)
-			if name == "before the cloud spoke" {
+			if name == "before the cloud-controller-manager set its ID" {
 				if after != nil {
-					t.Error("the node of the instance that is gone is left")
+					t.Error("the node remains although its instance is gone")
 				}
 				return
 			}
@@ -190,7 +190,7 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 	}
 }
 
-// A certificate of the instance that the Machine had before is no claim of anybody else.
+// A certificate of the Machine's previous instance is not a claim of another machine.
 //
 // Rule: node-paired-by-token.
 func TestAReplacedInstanceIsPairedByItsName(t *testing.T) {
@@ -213,12 +213,12 @@ func TestAReplacedInstanceIsPairedByItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.certified("m", "system:bootstrap:"+w.tokenID())
-	w.node("m", true, nameless)
+	w.node("m", true, withoutProviderID)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 
-// A kubelet keeps its certificate for longer than the cluster keeps the request for it.
+// A kubelet keeps its certificate longer than the cluster keeps the certificate request.
 //
 // Rules: node-paired-by-token, node-by-provider-id.
 func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
@@ -233,14 +233,14 @@ func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
 			w.reconcile("m")
 			w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
 			if other {
-				other := w.born("other", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "none" })
+				other := w.createMachine("other", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "none" })
 				other.Status.Instance = &v1beta1.InstanceStatus{NodeName: m.Status.NodeRef.Name, State: v1beta1.InstanceRunning,
 					Provider: w.cloud.ProviderName}
 				if err := w.api.Status().Update(t.Context(), other); err != nil {
 					t.Fatal(err)
 				}
 			}
-			node := w.node("m", true, nameless)
+			node := w.node("m", true, withoutProviderID)
 			w.reconcile("m")
 			m = w.get("m")
 			if paired := m.Status.NodeRef.UID == node.UID; paired == other {
@@ -253,7 +253,7 @@ func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
 	}
 }
 
-// A Node that nobody has paired yet has pods to drain as well.
+// A Node that is not paired yet may also have pods to drain.
 //
 // Rules: node-paired-by-token, deletion-order.
 func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
@@ -264,13 +264,13 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 		w.class("small", joinsWithToken)
 		user := w.launched("m")
 		w.certified("m", user)
-		w.node("m", true, nameless)
+		w.node("m", true, withoutProviderID)
 		w.delete("m")
 		w.effects.clear()
 		w.untilGone("m")
 		if writes := w.effects.of("API Node"); len(writes) != 2 || writes[0] != "API Node patch" ||
 			writes[1] != "API Node delete" {
-			t.Errorf("what was done to the node: %q; want a cordon and its end", writes)
+			t.Errorf("writes to the node: %q; want a cordon and the deletion", writes)
 		}
 		w.wantNothingLeft("m")
 	})
@@ -279,29 +279,29 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 		w := newWorld(t)
 		w.class("small", joinsWithToken)
 		w.certified("m", w.launched("m"))
-		w.node("m", true, nameless)
+		w.node("m", true, withoutProviderID)
 		w.options.Target.Nodes = withoutNodes(w.options.Target.Live.(client.WithWatch))
 		w.restart()
 		w.delete("m")
 		w.untilGone("m")
 		w.wantNothingLeft("m")
 	})
-	t.Run("not when it is another's of the same name", func(t *testing.T) {
+	t.Run("not if another instance has the name", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", joinsWithToken)
 		user := w.launched("m")
 		w.certified("m", user)
-		w.node("m", true, nameless)
+		w.node("m", true, withoutProviderID)
 		w.reconcile("m")
 		m := w.get("m")
 		w.wantPhase(m, v1beta1.MachineRunning)
-		// The instance went, and with it the Node; another one has the host and its name.
+		// The instance and the Node are gone, and another instance has the host name.
 		w.dropNode(m)
 		w.cloud.Vanish(m.Spec.ProviderID)
 		w.certified("m", "system:bootstrap:zzzzz0")
 		w.delete("m")
-		other := w.node("m", true, nameless)
+		other := w.node("m", true, withoutProviderID)
 		w.untilGone("m")
 		if got := w.getNode(other.Name); got == nil || got.Spec.Unschedulable {
 			t.Error("the node of another instance was touched")
@@ -314,7 +314,7 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 		user := w.launched("m")
 		w.annotate("m", v1beta1.AnnotationPaused)
 		w.certified("m", user)
-		node := w.node("m", true, nameless)
+		node := w.node("m", true, withoutProviderID)
 		w.reconcile("m")
 		w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 		if id := w.getNode(node.Name).Spec.ProviderID; id != "" {
@@ -327,7 +327,7 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 	})
 }
 
-// withoutNodes is a cache that has no Node yet.
+// withoutNodes is a cache that has no Nodes yet.
 func withoutNodes(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
@@ -346,22 +346,22 @@ func withoutNodes(c client.WithWatch) client.Client {
 	})
 }
 
-// Somebody else may name the instance between a check and the patch.
+// Another client may set the provider ID between a check and the patch.
 //
 // Rule: node-paired-by-token.
-func TestAProviderIDThatComesMeanwhileIsNotOverwritten(t *testing.T) {
+func TestConcurrentlySetProviderIDIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
 	user := w.launched("m")
 	w.certified("m", user)
-	node := w.node("m", true, nameless)
+	node := w.node("m", true, withoutProviderID)
 	named := false
 	w.refuse = func(verb string, o runtime.Object) error {
 		if _, ok := o.(*corev1.Node); ok && verb == "patch" && !named {
 			named = true
 			n := w.getNode(node.Name)
-			someone(n)
+			ofAnotherInstance(n)
 			return w.api.Update(context.Background(), n)
 		}
 		return nil
@@ -373,14 +373,14 @@ func TestAProviderIDThatComesMeanwhileIsNotOverwritten(t *testing.T) {
 	got := w.getNode(node.Name)
 	if !named || got.Spec.ProviderID != "fake:///somebody/else" || got.Labels[v1beta1.NodeLabelMachine] != "" ||
 		w.get("m").Status.NodeRef != nil {
-		t.Errorf("the node of somebody else is %s with %v", got.Spec.ProviderID, got.Labels)
+		t.Errorf("the node of another instance is %s with %v", got.Spec.ProviderID, got.Labels)
 	}
 }
 
-// Tokens of other machines have other ids, but for accidents.
+// Token IDs of different machines differ, except by a rare collision.
 //
 // Rule: node-paired-by-token.
-func TestAnIDOfAnotherAttemptIsNoProof(t *testing.T) {
+func TestTokenIDOfAnotherMachineIsNotUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	m := types.NamespacedName{Namespace: w.namespace, Name: "m"}
@@ -395,6 +395,6 @@ func TestAnIDOfAnotherAttemptIsNoProof(t *testing.T) {
 		Annotations: map[string]string{"machinist.dev/bootstrap-token-machine": fmt.Sprint(m)},
 	}})
 	if next, err := tokens.ID(t.Context(), attempt); err != nil || next == id || next == "" {
-		t.Errorf("the id is %q (error %v); %q is another's", next, err, id)
+		t.Errorf("the ID is %q (error %v), but %q belongs to another machine", next, err, id)
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deviationsOf returns what the user data of a new machine should have done and did not, by what its Node shows when it
-// is first seen. Its class reports it: what one Node shows, the next ones of the class will show, too.
+// deviationsOf returns what the user data of a new machine failed to set up, as its Node shows when it is first seen.
+// The machine's class reports the deviations, because the next machines of the class will show them too.
 func deviationsOf(node *corev1.Node, m *v1beta1.Machine) (out []v1beta1.NodeDeviation) {
 	if _, given := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]; given ||
 		launchReason(m) == v1beta1.ReasonInstanceAdopted {
-		return nil // It was given its template before, or was not made from the user data.
+		return nil // The Node had a template before, or its instance was not created from the user data.
 	}
-	if len(m.Spec.Node.Taints)+len(m.Spec.Node.StartupTaints) > 0 && find(node.Spec.Taints, uninitializedTaint) < 0 {
+	if len(m.Spec.Node.Taints)+len(m.Spec.Node.StartupTaints) > 0 && findTaint(node.Spec.Taints, uninitializedTaint) < 0 {
 		out = append(out, v1beta1.NodeNoUninitializedTaint)
 	}
 	if !isVersion(node.Status.NodeInfo.KubeletVersion, m.Spec.Version) {
@@ -27,12 +27,12 @@ func deviationsOf(node *corev1.Node, m *v1beta1.Machine) (out []v1beta1.NodeDevi
 	return out
 }
 
-// isVersion reports whether a kubelet has the version that is wanted. A distribution may add to it, as in v1.36.3+k3s1,
-// and a Node whose kubelet has not written its status yet says nothing.
+// isVersion reports whether a kubelet has the wanted version. A distribution may append to it, as in v1.36.3+k3s1. The
+// version of a kubelet that has not written its status yet is "", which counts as the wanted one.
 func isVersion(kubelet, want string) bool {
 	if kubelet == "" || want == "" {
 		return true
 	}
-	added, is := strings.CutPrefix(kubelet, want)
-	return is && (added == "" || strings.ContainsAny(added[:1], "+-"))
+	added, ok := strings.CutPrefix(kubelet, want)
+	return ok && (added == "" || strings.ContainsAny(added[:1], "+-"))
 }

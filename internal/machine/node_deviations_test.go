@@ -11,24 +11,24 @@ import (
 )
 
 // Rule: broken-promise-of-user-data-is-told.
-func TestWhatANodeShowsOfItsUserData(t *testing.T) {
+func TestDeviationsFromTheUserData(t *testing.T) {
 	for name, test := range map[string]struct {
 		machine func(*v1beta1.Machine)
 		node    func(*corev1.Node)
 		want    []v1beta1.NodeDeviation
 	}{
-		"all as it should be": {func(*v1beta1.Machine) {}, func(*corev1.Node) {}, nil},
-		"no taint":            {func(*v1beta1.Machine) {}, func(n *corev1.Node) { n.Spec.Taints = nil }, []v1beta1.NodeDeviation{v1beta1.NodeNoUninitializedTaint}},
+		"no deviation": {func(*v1beta1.Machine) {}, func(*corev1.Node) {}, nil},
+		"no taint":     {func(*v1beta1.Machine) {}, func(n *corev1.Node) { n.Spec.Taints = nil }, []v1beta1.NodeDeviation{v1beta1.NodeNoUninitializedTaint}},
 		"no taint, startup taints only": {func(m *v1beta1.Machine) {
 			m.Spec.Node.StartupTaints, m.Spec.Node.Taints = m.Spec.Node.Taints, nil
 		}, func(n *corev1.Node) { n.Spec.Taints = nil }, []v1beta1.NodeDeviation{v1beta1.NodeNoUninitializedTaint}},
-		"no taint, and none is needed": {func(m *v1beta1.Machine) { m.Spec.Node.Taints = nil },
+		"no taint, but none is needed": {func(m *v1beta1.Machine) { m.Spec.Node.Taints = nil },
 			func(n *corev1.Node) { n.Spec.Taints = nil }, nil},
 		"another version":          {func(*v1beta1.Machine) {}, func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.30" }, []v1beta1.NodeDeviation{v1beta1.NodeOtherVersion}},
 		"a distribution's version": {func(*v1beta1.Machine) {}, func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3+k3s1" }, nil},
-		"no version is asked for":  {func(m *v1beta1.Machine) { m.Spec.Version = "" }, func(*corev1.Node) {}, nil},
+		"no version is specified":  {func(m *v1beta1.Machine) { m.Spec.Version = "" }, func(*corev1.Node) {}, nil},
 		"another name":             {func(*v1beta1.Machine) {}, func(n *corev1.Node) { n.Name = "n.novalocal" }, []v1beta1.NodeDeviation{v1beta1.NodeOtherName}},
-		"it was given its template before": {func(*v1beta1.Machine) {}, func(n *corev1.Node) {
+		"the template was applied before": {func(*v1beta1.Machine) {}, func(n *corev1.Node) {
 			n.Spec.Taints, n.Annotations = nil, map[string]string{v1beta1.NodeAnnotationLastAppliedNodeTemplate: "x"}
 		}, nil},
 	} {
@@ -46,11 +46,11 @@ func TestWhatANodeShowsOfItsUserData(t *testing.T) {
 }
 
 // Rules: broken-promise-of-user-data-is-told, changed-user-data-is-told.
-func TestAMachineRecordsWhatItsUserDataWasAndDid(t *testing.T) {
+func TestUserDataHashAndDeviationsAreRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "#cloud-config")
-	w.born("m", func(m *v1beta1.Machine) { m.Spec.Node.Taints = []corev1.Taint{taint("dedicated", "db")} })
+	w.createMachine("m", func(m *v1beta1.Machine) { m.Spec.Node.Taints = []corev1.Taint{taint("dedicated", "db")} })
 	w.reconcile("m")
 	want := resolve.UserDataHash(w.namespace, []byte("#cloud-config"))
 	if got := w.get("m").Status.Instance.UserDataHash; got != want {

@@ -11,7 +11,7 @@ import (
 )
 
 // Rule: node-of-lost-machine-deleted.
-func TestANodeSaysWhichInstanceItIs(t *testing.T) {
+func TestNodeIsMarkedWithItsInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -21,9 +21,9 @@ func TestANodeSaysWhichInstanceItIs(t *testing.T) {
 	want := machinestate.InstanceMark{ClusterID: "cluster", Provider: fakeProvider, Class: "small", ProviderID: m.Spec.ProviderID,
 		Scope: m.Status.Instance.Scope}
 	if !ok || mark != want {
-		t.Errorf("the node says %+v, want %+v", mark, want)
+		t.Errorf("the mark is %+v, want %+v", mark, want)
 	}
-	// A Node that registered before there was such a mark gets it with what is written anyway.
+	// A Node that registered before there was such a mark gets it together with another change.
 	unmarked := node.DeepCopy()
 	delete(unmarked.Annotations, v1beta1.NodeAnnotationInstance)
 	if err := w.api.Patch(t.Context(), unmarked, client.MergeFrom(node)); err != nil {

@@ -13,8 +13,9 @@ const (
 	placeholderRegion     = "<<REGION>>"
 )
 
-// nodeProviderID returns the provider ID that the Node of an instance has by the form in its class. It is empty where
-// that is the instance's own: without a form, or where the provider does not tell what the form needs.
+// nodeProviderID returns the provider ID that the Node of an instance has by the form in its class. It returns "" if
+// that equals the instance's own ID: if there is no form, or if the provider does not report a value that the form
+// needs.
 func nodeProviderID(form string, in *provider.Instance) string {
 	values := []string{placeholderNodeName, in.NodeName,
 		placeholderInstanceID, in.ProviderID[strings.LastIndex(in.ProviderID, "/")+1:], placeholderRegion, in.Region}

@@ -23,7 +23,7 @@ func TestNodeProviderID(t *testing.T) {
 		{"", in, ""},
 		{"k3s://<<NODE_NAME>>", in, "k3s://web-1"},
 		{"openstack://<<REGION>>/<<INSTANCE_ID>>", in, "openstack://eu/0-1-2"},
-		{"openstack:///<<INSTANCE_ID>>", in, ""}, // It is the provider's own.
+		{"openstack:///<<INSTANCE_ID>>", in, ""}, // This is the provider's own form.
 		{"k3s://<<NODE_NAME>>", &provider.Instance{ProviderID: "sim://7"}, ""},
 		{"openstack://<<REGION>>/<<INSTANCE_ID>>", &provider.Instance{ProviderID: "openstack:///7"}, ""},
 	} {
@@ -33,25 +33,25 @@ func TestNodeProviderID(t *testing.T) {
 	}
 }
 
-// nodesHave has the class say which provider IDs Nodes have.
+// nodesHave sets the form of the Nodes' provider IDs in the class.
 func (w *world) nodesHave(class, form string) error {
 	return w.api.Patch(w.t.Context(), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace,
 		Name: class}}, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"nodeProviderID":"`+form+`"}}`)))
 }
 
-// The Machine becomes Running with the Node of that ID, and takes the Node with it.
+// The Machine becomes Running with the Node of that ID, and its deletion deletes the Node.
 //
 // Rule: node-provider-id-by-class.
-func TestAClassSaysWhichProviderIDNodesHave(t *testing.T) {
+func TestClassDefinesTheProviderIDsOfItsNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	if err := w.nodesHave("small", "k3s://<<NODE_NAME>>"); err != nil {
 		t.Fatal(err)
 	}
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
-	if err := w.nodesHave("small", ""); err != nil { // It serves instances that are made later.
+	if err := w.nodesHave("small", ""); err != nil { // The new form applies to instances that are created later.
 		t.Fatal(err)
 	}
 	node := w.node("m", true, otherID)
@@ -68,7 +68,7 @@ func TestAClassSaysWhichProviderIDNodesHave(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A Node that lacks an ID gets the one that its class says.
+// A Node without a provider ID gets the one with the form of its class.
 //
 // Rule: node-provider-id-by-class.
 func TestANodeWithoutProviderIDGetsTheOneOfItsClass(t *testing.T) {

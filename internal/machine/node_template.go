@@ -23,15 +23,16 @@ import (
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
-// nodeTemplateStep gives the Node the labels, annotations and taints of its Machine.
+// nodeTemplateStep applies the labels, annotations and taints of the Machine's node template to its Node.
 type nodeTemplateStep struct {
 	*pass
-	// contested says what another writer changes on the Node again and again; empty if nothing.
+	// contested describes what another writer keeps changing on the Node, "" if nothing.
 	contested string
 }
 
-// appliedTo returns what the Node carries on the Machine's account, and whether it was given all that it gets only
-// once. It goes by what this process remembers and by the Machine's own status: the kubelet may write to its Node.
+// appliedTo returns what the Node was given for the Machine, and whether it already was given what it gets only once.
+// The answer comes from this process's memory and the Machine's status, not from the Node, because the kubelet may
+// write to its Node.
 func (s *nodeTemplateStep) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate, known bool) {
 	status := s.machine.Status.NodeTemplate
 	if mine := s.states.get(s.machine).registration.applied; mine != nil && mine.NodeUID == node.UID {
@@ -43,14 +44,14 @@ func (s *nodeTemplateStep) appliedTo(node *corev1.Node) (applied v1beta1.Applied
 	return v1beta1.AppliedNodeTemplate{NodeUID: node.UID}, false
 }
 
-// noteApplied remembers what is on the Machine's Node. It is written down when that is worth a write for other reasons.
+// noteApplied remembers what the Node was given. It is written to the status together with other changes.
 func (s *nodeTemplateStep) noteApplied(applied *v1beta1.AppliedNodeTemplate) {
 	if !equality.Semantic.DeepEqual(s.machine.Status.NodeTemplate, applied) {
 		s.states.update(s.machine, func(m *machineState) { m.registration.applied = applied })
 	}
 }
 
-// keepApplied writes down what is on the Machine's Node, with what else its status says of that.
+// keepApplied writes to the status what the Node was given.
 func (s *nodeTemplateStep) keepApplied() {
 	mine := s.states.get(s.machine).registration.applied
 	if mine == nil {
@@ -63,7 +64,7 @@ func (s *nodeTemplateStep) keepApplied() {
 	s.machine.Status.NodeTemplate = mine.DeepCopy()
 }
 
-// templateOf names what the Machine wants on a Node.
+// templateOf returns the names of everything that the Machine's node template sets on a Node.
 func templateOf(m *v1beta1.Machine, node *corev1.Node, inService bool) v1beta1.AppliedNodeTemplate {
 	out := v1beta1.AppliedNodeTemplate{
 		NodeUID: node.UID, InService: inService,
@@ -76,20 +77,20 @@ func templateOf(m *v1beta1.Machine, node *corev1.Node, inService bool) v1beta1.A
 	return out
 }
 
-// taintName is how a taint is named without its value.
+// taintName identifies a taint without its value.
 func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
-// withTemplate returns the Node with the Machine's node template applied, or nil when the Node has it already.
-// Startup taints are put on only the first time, before the taint that repels pods until then is removed: whoever
-// removes them later has done his part. A Node that is in service does not get them. applied is what it was given
-// before.
+// withTemplate returns the Node with the Machine's node template applied, or nil if the Node has it already. Startup
+// taints are added only the first time, before the taint that repels pods until then is removed, so that a component
+// that removes them later does not have to repeat that. A Node in service does not get startup taints. applied is what
+// the Node was given before.
 func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known,
 	inService bool) (*corev1.Node, error) {
 	out := node.DeepCopy()
-	out.Labels = merged(out.Labels, applied.Labels, m.Spec.Node.Labels, formerly(applied, formerLabel))
+	out.Labels = merged(out.Labels, applied.Labels, m.Spec.Node.Labels, formerValues(applied, formerLabel))
 	out.Annotations = merged(out.Annotations, applied.Annotations, m.Spec.Node.Annotations,
-		formerly(applied, formerAnnotation))
-	taints := with(withdrawn(out.Spec.Taints, applied, m.Spec.Node.Taints), m.Spec.Node.Taints)
+		formerValues(applied, formerAnnotation))
+	taints := with(withoutWithdrawn(out.Spec.Taints, applied, m.Spec.Node.Taints), m.Spec.Node.Taints)
 	if !known && !inService {
 		taints = with(taints, m.Spec.Node.StartupTaints)
 	}
@@ -98,13 +99,13 @@ func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applied
 
 	fingerprint, err := templateFingerprint(m)
 	if err != nil {
-		return nil, fmt.Errorf("encode what is applied to node %s: %w", node.Name, err)
+		return nil, fmt.Errorf("encode the node template of node %s: %w", node.Name, err)
 	}
 	if out.Spec.ProviderID == "" {
-		// For those who know a Node's instance by it. One that is there never changes.
+		// Some components find a Node's instance by its provider ID. An existing provider ID never changes.
 		out.Spec.ProviderID = m.NodeProviderID()
 	}
-	if settled(m) {
+	if updateFinished(m) {
 		delete(out.Annotations, v1beta1.NodeAnnotationUpdateRequested)
 		delete(out.Annotations, v1beta1.NodeAnnotationUpdateResult)
 	}
@@ -121,7 +122,7 @@ func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applied
 	return out, nil
 }
 
-// templateFingerprint tells what a Machine wants on its Node from what it wanted before.
+// templateFingerprint returns a hash of the Machine's node template.
 func templateFingerprint(m *v1beta1.Machine) (string, error) {
 	data, err := json.Marshal(m.Spec.Node)
 	if err != nil {
@@ -131,35 +132,36 @@ func templateFingerprint(m *v1beta1.Machine) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// inService reports whether the Node may have run pods before it is given what the Machine wants for the first time.
-// Startup taints are for a Node that starts: on one that runs pods, those with NoExecute evict all of them, and where
-// nobody removes the taints any more the machine fails for want of time and is replaced.
+// inService reports whether the Node may have run pods before the Machine's node template is first applied. Startup
+// taints are for a Node that starts. On a Node that runs pods, those with NoExecute would evict all of them. If no
+// component removes the taints any more, the machine would fail with a timeout and be replaced.
 //
-// That a Node is Ready says nothing: the kubelet of a new one may be quicker than we are.
+// A Ready condition proves nothing, because the kubelet of a new Node may be faster than this process.
 func (s *nodeTemplateStep) inService(node *corev1.Node) bool {
 	if s.hasRun() {
-		return true // The Node of a machine that works was made anew.
+		return true // The Node of a working machine was created again.
 	}
-	if find(node.Spec.Taints, uninitializedTaint) >= 0 {
-		return false // No pod was let onto it yet.
+	if findTaint(node.Spec.Taints, uninitializedTaint) >= 0 {
+		return false // No pod could be scheduled to it yet.
 	}
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	return launched != nil && launched.Reason == v1beta1.ReasonInstanceAdopted ||
 		node.CreationTimestamp.Before(&s.machine.CreationTimestamp)
 }
 
-// uninitializedTaint keeps pods off a Node until it carries what its Machine wants.
+// uninitializedTaint keeps pods off a Node until the node template is applied.
 var uninitializedTaint = corev1.Taint{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}
 
-// settled reports whether no update is due, so that an agent on the node has nothing to do. A request that it has then
-// was asked by a former leader, whose request came late.
-func settled(m *v1beta1.Machine) bool {
+// updateFinished reports whether no update is due, so that an agent on the node has nothing to do. If the Node still
+// has an update request then, a former leader wrote it late.
+func updateFinished(m *v1beta1.Machine) bool {
 	return m.Status.Applied != nil && m.Status.Applied.Version == m.Spec.Version &&
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 }
 
-// reservedKeys says what the Machine wants on its Node that is Machinist's own, "" if nothing. What several hands
-// write would never come to rest, and an agent on the node, or a rollout, would take it for an order.
+// reservedKeys returns which key of the Machine's node template is reserved for Machinist, "" if none. Two writers of
+// such a key would overwrite each other without end, and an agent on the node or a rollout would take its value for an
+// instruction.
 func reservedKeys(m *v1beta1.Machine) string {
 	if errs := validation.NodeTemplate(field.NewPath("spec", "node"), &m.Spec.Node); len(errs) > 0 {
 		return errs[0].Error()
@@ -174,7 +176,8 @@ func set(m *map[string]string, key, value string) {
 	(*m)[key] = value
 }
 
-// merged returns current with want added. Applied keys that are wanted no longer get their former value, or go.
+// merged returns current with want added. Applied keys that are no longer wanted get their former value, or are
+// removed.
 func merged(current map[string]string, applied []string, want, former map[string]string) map[string]string {
 	for _, key := range applied {
 		if _, wanted := want[key]; wanted {
@@ -194,7 +197,7 @@ func merged(current map[string]string, applied []string, want, former map[string
 
 func sameTaint(a, b corev1.Taint) bool { return a.Key == b.Key && a.Effect == b.Effect }
 
-func find(taints []corev1.Taint, t corev1.Taint) int {
+func findTaint(taints []corev1.Taint, t corev1.Taint) int {
 	for i := range taints {
 		if sameTaint(taints[i], t) {
 			return i
@@ -203,10 +206,10 @@ func find(taints []corev1.Taint, t corev1.Taint) int {
 	return -1
 }
 
-// with returns taints plus those of add, whose values win.
+// with returns taints with those of add, whose values take precedence.
 func with(taints, add []corev1.Taint) []corev1.Taint {
 	for _, t := range add {
-		if i := find(taints, t); i < 0 {
+		if i := findTaint(taints, t); i < 0 {
 			taints = append(taints, t)
 		} else if taints[i].Value != t.Value {
 			taints[i].Value = t.Value
@@ -215,22 +218,22 @@ func with(taints, add []corev1.Taint) []corev1.Taint {
 	return taints
 }
 
-// startupTaint returns the first startup taint that is still on the Node. One that was on a Node in service belongs
-// to another component and may stay.
+// startupTaint returns the first startup taint that is still on the Node. If the Node was in service when the template
+// was first applied, such a taint belongs to another component and may stay.
 func (s *nodeTemplateStep) startupTaint() string {
 	if applied, _ := s.appliedTo(s.node); applied.InService {
 		return ""
 	}
 	for _, t := range s.machine.Spec.Node.StartupTaints {
-		if find(s.node.Spec.Taints, t) >= 0 {
+		if findTaint(s.node.Spec.Taints, t) >= 0 {
 			return t.Key
 		}
 	}
 	return ""
 }
 
-// apply applies the node template to the Node in one patch, if it has to. It returns why the API server
-// refuses that, as it does with labels that are none.
+// apply applies the node template to the Node in one patch, if needed. refused is the reason if the API server refuses
+// the template, for example because of an invalid label.
 func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refused string, err error) {
 	if machinestate.Paused(s.machine) || s.unsupportedSchema(s.machine) != "" {
 		return "", nil
@@ -243,7 +246,7 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 		inService := applied.InService || !known && s.inService(node)
 		fingerprint, err := templateFingerprint(s.machine)
 		if err != nil {
-			return "", fmt.Errorf("encode what is applied to node %s: %w", node.Name, err)
+			return "", fmt.Errorf("encode the node template of node %s: %w", node.Name, err)
 		}
 		next := templateOf(s.machine, node, inService)
 		next.Former = formerOf(node, s.machine, applied, fingerprint)
@@ -254,16 +257,16 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 		overwritten := overwrittenOn(node, s.machine, applied, fingerprint)
 		left := s.leftToOthers(overwritten, fingerprint)
 		s.contested = contestedMessage(node, left)
-		next.Former = withOthers(next.Former, node, left)
+		next.Former = withOthersValues(next.Former, node, left)
 		withTemplate, err := withTemplate(node, s.machine, applied, known, inService)
 		if err != nil {
 			return "", err
 		}
-		if withTemplate = leaving(node, withTemplate, left); withTemplate == nil {
+		if withTemplate = keepContested(node, withTemplate, left); withTemplate == nil {
 			s.noteApplied(&next)
 			return "", nil
 		}
-		// With what has to be written anyway: a Node that lacks it is only not found if its Machine is lost.
+		// This is written only together with other changes. A Node without it is only not found if its Machine is lost.
 		set(&withTemplate.Annotations, v1beta1.NodeAnnotationInstance,
 			machinestate.InstanceMarkOf(s.machine, s.ClusterID, s.Cloud.Name()).String())
 		var patch client.Patch
@@ -274,7 +277,7 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 		}
 		tested := patch != nil
 		if !tested {
-			// One that replaces the list of taints must not be blind.
+			// A merge patch replaces the list of taints, so it needs the optimistic lock.
 			patch = client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		}
 		err = s.Target.Nodes.Patch(ctx, withTemplate, patch)
@@ -286,18 +289,18 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 			s.noteReapplied(overwritten, fingerprint)
 			return "", nil
 		case invalid && !tested:
-			return fmt.Sprintf("Node %s cannot carry what spec.node asks for: %s", node.Name, err), nil
+			return fmt.Sprintf("The API server refuses to apply spec.node to node %s: %s", node.Name, err), nil
 		case attempt > 0 || !invalid && !apierrors.IsConflict(err):
 			return "", fmt.Errorf("patch node %s: %w", node.Name, err)
 		}
-		// Others write to a Node that has just registered. Once more from what is there now, instead of waiting for the
-		// cache.
+		// Other clients write to a Node that has just registered. Try once more with the current version instead of
+		// waiting for the cache.
 		fresh := &corev1.Node{}
 		if err := s.Target.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
 			return "", fmt.Errorf("read node %s: %w", node.Name, err)
 		}
 		if fresh.UID != node.UID || fresh.Spec.ProviderID != node.Spec.ProviderID {
-			// It may be another machine's Node now.
+			// The Node may belong to another machine now.
 			return "", fmt.Errorf("patch node %s: %w", node.Name, err)
 		}
 		*node = *fresh

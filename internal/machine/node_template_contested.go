@@ -13,24 +13,25 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A label, an annotation or a taint may have a second owner: the kubelet, a controller of Kubernetes or of the cloud,
-// an agent. What a person changed by mistake is set again; two programs that set it would do so without end.
+// A label, an annotation or a taint may have another writer: the kubelet, a controller of Kubernetes or of the cloud,
+// or an agent. A key that an administrator changed by mistake is set again. With another program, this would continue
+// without end.
 
-// mostReapplied is how often in a contestedFor a key is set again, before it is left to the other writer.
+// A key is set again at most mostReapplied times within contestedFor. After that, it is left to the other writer.
 const (
 	mostReapplied = 3
 	contestedFor  = time.Hour
 )
 
-// reapplications counts how often keys of a Node were set again, since a time, for one template. It is never changed.
+// reapplications counts how often keys of a Node were set again for one template since a time. It is immutable.
 type reapplications struct {
 	fingerprint string
 	since       time.Time
 	times       map[string]int
 }
 
-// overwrittenOn returns the keys, as in AppliedNodeTemplate.Former, that the Node was given with this template and has
-// otherwise now, sorted.
+// overwrittenOn returns the sorted keys that the Node was given with this template and that now have other values. The
+// keys have the form of AppliedNodeTemplate.Former.
 func overwrittenOn(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate,
 	fingerprint string) (keys []string) {
 	if node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate] != fingerprint {
@@ -47,7 +48,7 @@ func overwrittenOn(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applie
 		}
 	}
 	for _, want := range m.Spec.Node.Taints {
-		at := find(node.Spec.Taints, want)
+		at := findTaint(node.Spec.Taints, want)
 		if slices.Contains(applied.Taints, taintName(want)) && (at < 0 || node.Spec.Taints[at].Value != want.Value) {
 			keys = append(keys, formerTaint+taintName(want))
 		}
@@ -56,7 +57,8 @@ func overwrittenOn(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applie
 	return keys
 }
 
-// leftToOthers returns which of the overwritten keys are not set again. The Machine is reconciled when they may be.
+// leftToOthers returns which of the overwritten keys are not set again now, and requeues the Machine for when they may
+// be.
 func (s *nodeTemplateStep) leftToOthers(overwritten []string, fingerprint string) (left []string) {
 	known := s.states.get(s.machine).registration.reapplied
 	if known == nil || known.fingerprint != fingerprint {
@@ -95,13 +97,13 @@ func (s *nodeTemplateStep) noteReapplied(keys []string, fingerprint string) {
 	})
 }
 
-// leaving returns the Node as it is to become with some keys as another writer has them, nil if nothing is left to
+// keepContested returns the wanted Node with some keys as another writer has set them, nil if nothing is left to
 // change.
-func leaving(node, becomes *corev1.Node, left []string) *corev1.Node {
-	if becomes == nil || len(left) == 0 {
-		return becomes
+func keepContested(node, wanted *corev1.Node, left []string) *corev1.Node {
+	if wanted == nil || len(left) == 0 {
+		return wanted
 	}
-	out := becomes.DeepCopy()
+	out := wanted.DeepCopy()
 	restore := func(to *map[string]string, from map[string]string, key string) {
 		if value, there := from[key]; there {
 			set(to, key, value)
@@ -132,15 +134,15 @@ func leaving(node, becomes *corev1.Node, left []string) *corev1.Node {
 	return out
 }
 
-// equalTaints reports whether two lists have the same taints, in whatever order.
+// equalTaints reports whether two lists have the same taints, in any order.
 func equalTaints(a, b []corev1.Taint) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(t corev1.Taint) bool {
-		at := find(b, t)
+		at := findTaint(b, t)
 		return at < 0 || b[at].Value != t.Value
 	})
 }
 
-// contestedMessage says what is left to others on the Node; empty if nothing.
+// contestedMessage reports which keys on the Node are left to the other writer, "" if none.
 func contestedMessage(node *corev1.Node, left []string) string {
 	if len(left) == 0 {
 		return ""
@@ -150,7 +152,7 @@ func contestedMessage(node *corev1.Node, left []string) string {
 		kind, name, _ := strings.Cut(key, "/")
 		names[i] = kind + " " + name
 	}
-	return fmt.Sprintf("Another writer changed this on node %s %d times within %s after it was set, so it is left as it is: "+
-		"%s. Find the writer by kubectl get node %s -o yaml --show-managed-fields and stop it, or remove the key from spec.node.",
-		node.Name, mostReapplied, contestedFor, strings.Join(names, ", "), node.Name)
+	return fmt.Sprintf("On node %s, another client changed the following more than %d times within %s, so Machinist does not "+
+		"set it again: %s. Find the client with kubectl get node %s -o yaml --show-managed-fields and stop it, or remove the "+
+		"key from spec.node.", node.Name, mostReapplied, contestedFor, strings.Join(names, ", "), node.Name)
 }

@@ -10,16 +10,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Prefixes of the keys in which AppliedNodeTemplate keeps former values.
+// Prefixes of the keys under which AppliedNodeTemplate keeps former values.
 const (
 	formerLabel      = "label/"
 	formerAnnotation = "annotation/"
 	formerTaint      = "taint/"
 )
 
-// formerOf returns what the Node had under the keys that the Machine wants, before it was given them. What is known
-// already stays. A Node that says that it was given this template before, by a process whose record was lost, has
-// nothing former to tell.
+// formerOf returns the values that the Node had under the wanted keys before the template was applied. Values that are
+// known already stay. If the Node's annotation says that this template was applied before, by a process whose record
+// was lost, no former values are known.
 func formerOf(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate,
 	fingerprint string) []v1beta1.FormerValue {
 	known, former := byName(applied.Former), map[string]string{}
@@ -37,20 +37,20 @@ func formerOf(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNode
 	}
 	for key := range m.Spec.Node.Annotations {
 		value, there := node.Annotations[key]
-		// A long one, such as kubectl's own record, would make the status as long.
+		// A long value, such as kubectl's last-applied annotation, would make the status too long.
 		note(formerAnnotation, key, applied.Annotations, value, there && len(value) <= mostFormer)
 	}
 	for _, t := range m.Spec.Node.Taints {
-		if at := find(node.Spec.Taints, t); at >= 0 {
+		if at := findTaint(node.Spec.Taints, t); at >= 0 {
 			note(formerTaint, taintName(t), applied.Taints, node.Spec.Taints[at].Value, true)
 		} else {
 			note(formerTaint, taintName(t), applied.Taints, "", false)
 		}
 	}
-	return sorted(former)
+	return sortedByName(former)
 }
 
-// byName and sorted turn former values into a map and back.
+// byName and sortedByName convert former values to a map and back.
 func byName(former []v1beta1.FormerValue) map[string]string {
 	out := map[string]string{}
 	for _, f := range former {
@@ -59,34 +59,34 @@ func byName(former []v1beta1.FormerValue) map[string]string {
 	return out
 }
 
-func sorted(former map[string]string) (out []v1beta1.FormerValue) {
+func sortedByName(former map[string]string) (out []v1beta1.FormerValue) {
 	for _, name := range slices.Sorted(maps.Keys(former)) {
 		out = append(out, v1beta1.FormerValue{Name: name, Value: former[name]})
 	}
 	return out
 }
 
-// mostFormer bounds the length of a former value.
+// mostFormer limits the length of a former value.
 const mostFormer = 1024
 
-// formerly returns the former values of one kind, by their keys.
-func formerly(applied v1beta1.AppliedNodeTemplate, kind string) map[string]string {
+// formerValues returns the former values of one kind by their keys.
+func formerValues(applied v1beta1.AppliedNodeTemplate, kind string) map[string]string {
 	out := map[string]string{}
 	for _, f := range applied.Former {
-		if name, is := strings.CutPrefix(f.Name, kind); is {
+		if name, ok := strings.CutPrefix(f.Name, kind); ok {
 			out[name] = f.Value
 		}
 	}
 	return out
 }
 
-// withdrawn returns the taints without those that are wanted no longer. One that the Node had before stays, with its
-// former value.
-func withdrawn(taints []corev1.Taint, applied v1beta1.AppliedNodeTemplate, want []corev1.Taint) []corev1.Taint {
-	former := formerly(applied, formerTaint)
+// withoutWithdrawn returns the taints without applied ones that are no longer wanted. A taint that the Node had before
+// the template was applied stays, with its former value.
+func withoutWithdrawn(taints []corev1.Taint, applied v1beta1.AppliedNodeTemplate, want []corev1.Taint) []corev1.Taint {
+	former := formerValues(applied, formerTaint)
 	var out []corev1.Taint
 	for _, t := range taints {
-		if slices.Contains(applied.Taints, taintName(t)) && find(want, t) < 0 {
+		if slices.Contains(applied.Taints, taintName(t)) && findTaint(want, t) < 0 {
 			value, had := former[taintName(t)]
 			if !had {
 				continue
@@ -98,9 +98,9 @@ func withdrawn(taints []corev1.Taint, applied v1beta1.AppliedNodeTemplate, want 
 	return out
 }
 
-// withOthers returns the former values with those that another writer has set since, which stay when the keys are wanted
-// no longer.
-func withOthers(former []v1beta1.FormerValue, node *corev1.Node, left []string) []v1beta1.FormerValue {
+// withOthersValues adds to the former values those that another writer has set since. They stay when the keys are no
+// longer wanted.
+func withOthersValues(former []v1beta1.FormerValue, node *corev1.Node, left []string) []v1beta1.FormerValue {
 	if len(left) == 0 {
 		return former
 	}
@@ -124,5 +124,5 @@ func withOthers(former []v1beta1.FormerValue, node *corev1.Node, left []string) 
 			out[key] = value
 		}
 	}
-	return sorted(out)
+	return sortedByName(out)
 }

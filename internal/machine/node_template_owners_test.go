@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// What the Node had before comes back when the machine does not want its own any more.
+// The former values of a Node come back when the machine no longer wants its own.
 //
 // Rule: former-values-come-back.
 func TestFormerValuesComeBack(t *testing.T) {
@@ -29,7 +29,7 @@ func TestFormerValuesComeBack(t *testing.T) {
 	node.Spec.Taints = []corev1.Taint{taint("valued", "theirs")}
 
 	applied := v1beta1.AppliedNodeTemplate{}
-	give := func() {
+	apply := func() {
 		t.Helper()
 		fingerprint, err := templateFingerprint(m)
 		if err != nil {
@@ -46,34 +46,34 @@ func TestFormerValuesComeBack(t *testing.T) {
 		applied = templateOf(m, node, false)
 		applied.Former = former
 	}
-	give()
+	apply()
 	if node.Labels["topology.kubernetes.io/zone"] != "ours" || node.Spec.Taints[0].Value != "ours" {
 		t.Fatalf("the template was not applied: %v %v", node.Labels, node.Spec.Taints)
 	}
-	give() // What is known of the former values does not change with the second pass.
+	apply() // A second pass does not change the known former values.
 	m.Spec.Node = v1beta1.NodeTemplate{}
-	give()
+	apply()
 	if node.Labels["topology.kubernetes.io/zone"] != "cloud's" || node.Labels["same"] != "as before" ||
 		node.Annotations["cni"] != "its own" {
 		t.Errorf("labels %v, annotations %v", node.Labels, node.Annotations)
 	}
 	for _, gone := range []map[string]string{node.Labels, node.Annotations} {
 		if value, there := gone["new"]; there {
-			t.Errorf("what the Node did not have before stays: %q", value)
+			t.Errorf("a value that the Node did not have before stays: %q", value)
 		}
 	}
 	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Value != "theirs" {
 		t.Errorf("taints %v", node.Spec.Taints)
 	}
 	if applied.Former != nil {
-		t.Errorf("former values of nothing: %v", applied.Former)
+		t.Errorf("former values remain: %v", applied.Former)
 	}
 }
 
-// The record of what was applied was lost with the process: what the Node has is Machinist's own then.
+// If the record of what was applied was lost with the process, the Node's current values are not former values.
 //
 // Rule: former-values-come-back.
-func TestWhatALostRecordTellsIsNotFormer(t *testing.T) {
+func TestValuesOfALostRecordAreNotFormerValues(t *testing.T) {
 	m := &v1beta1.Machine{}
 	m.Spec.Node.Labels = map[string]string{"a": "ours"}
 	fingerprint, err := templateFingerprint(m)
@@ -87,7 +87,7 @@ func TestWhatALostRecordTellsIsNotFormer(t *testing.T) {
 	}
 }
 
-// Another program sets a label, an annotation and a taint of the Node as well, each time that Machinist has.
+// Another program sets a label, an annotation and a taint of the Node again each time after Machinist did.
 //
 // Rule: no-write-war.
 func TestAFieldWithTwoWritersIsNotWrittenWithoutEnd(t *testing.T) {
@@ -127,7 +127,7 @@ func TestAFieldWithTwoWritersIsNotWrittenWithoutEnd(t *testing.T) {
 		}
 	}
 
-	// Another label is still set again, and the contested ones after an hour.
+	// Another label is still set again, and the contested ones are set again after an hour.
 	w.onNode(func(node *corev1.Node) { node.Labels["edited"] = "by-mistake" })
 	w.reconcile("m")
 	if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Labels["edited"] != "ours" ||
@@ -143,10 +143,10 @@ func TestAFieldWithTwoWritersIsNotWrittenWithoutEnd(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionRegistered, metav1.ConditionTrue, v1beta1.ReasonNodeRegistered)
 }
 
-// The other writer's value stays when the machine does not want its own any more.
+// The other writer's value stays when the machine no longer wants its own.
 //
 // Rules: no-write-war, former-values-come-back.
-func TestWhatAnotherWriterHasSetStaysWhenTheLabelIsWithdrawn(t *testing.T) {
+func TestValueOfAnotherWriterStaysWhenTheLabelIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")

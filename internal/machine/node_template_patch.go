@@ -21,9 +21,10 @@ type edit struct {
 	Value any    `json:"value"`
 }
 
-// templatePatch returns a patch that applies the node template, whatever others change on the Node meanwhile: while
-// it registers, they do. What it relies upon it tests, and the API server refuses it as invalid if that has changed.
-// It is nil where that cannot be said, of a Node that has no labels, annotations or taints yet.
+// templatePatch returns a patch that applies the node template even if other clients change the Node at the same time,
+// as they do while a Node registers. The patch tests what it relies on, and the API server refuses it as invalid if
+// that has changed. The result is nil for a Node without labels, annotations or taints, because a JSON patch cannot
+// test for that.
 func templatePatch(node, withTemplate *corev1.Node) (client.Patch, error) {
 	if node.Labels == nil || node.Annotations == nil || len(node.Spec.Taints) == 0 {
 		return nil, nil
@@ -40,16 +41,16 @@ func templatePatch(node, withTemplate *corev1.Node) (client.Patch, error) {
 	}
 	for i, was := range slices.Backward(node.Spec.Taints) {
 		path := fmt.Sprintf("/spec/taints/%d", i)
-		switch at := find(withTemplate.Spec.Taints, was); {
+		switch at := findTaint(withTemplate.Spec.Taints, was); {
 		case at < 0:
 			ops = append(ops, edit{"test", path, was}, edit{Op: "remove", Path: path})
 		case !equality.Semantic.DeepEqual(was, withTemplate.Spec.Taints[at]):
 			ops = append(ops, edit{"test", path, was}, edit{"replace", path, withTemplate.Spec.Taints[at]})
 		}
 	}
-	for _, is := range withTemplate.Spec.Taints {
-		if find(node.Spec.Taints, is) < 0 {
-			ops = append(ops, edit{"add", "/spec/taints/-", is})
+	for _, t := range withTemplate.Spec.Taints {
+		if findTaint(node.Spec.Taints, t) < 0 {
+			ops = append(ops, edit{"add", "/spec/taints/-", t})
 		}
 	}
 	data, err := json.Marshal(ops)
@@ -59,15 +60,15 @@ func templatePatch(node, withTemplate *corev1.Node) (client.Patch, error) {
 	return client.RawPatch(types.JSONPatchType, data), nil
 }
 
-// changes returns what makes was what is.
-func changes(path string, was, is map[string]string) (ops []edit) {
-	for key := range was {
-		if _, stays := is[key]; !stays {
+// changes returns the operations that turn the map before into the map after.
+func changes(path string, before, after map[string]string) (ops []edit) {
+	for key := range before {
+		if _, stays := after[key]; !stays {
 			ops = append(ops, edit{Op: "remove", Path: path + pointer(key)})
 		}
 	}
-	for key, value := range is {
-		if old, there := was[key]; !there || old != value {
+	for key, value := range after {
+		if old, there := before[key]; !there || old != value {
 			ops = append(ops, edit{"add", path + pointer(key), value})
 		}
 	}
@@ -77,5 +78,5 @@ func changes(path string, was, is map[string]string) (ops []edit) {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// pointer writes a key as a JSON pointer does.
+// pointer escapes a key for a JSON pointer.
 func pointer(key string) string { return pointerEscapes.Replace(key) }

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// bare is a Node as it registers.
+// bare returns a Node as it registers.
 func bare() *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "n", UID: "uid", Labels: map[string]string{"os": "linux"}, Annotations: map[string]string{"attach": "true"},
@@ -24,7 +24,7 @@ func bare() *corev1.Node {
 	return node
 }
 
-// patched returns what a patch makes of a Node at the API server, nil where it is refused.
+// patched returns the Node after a patch by the API server, nil if the patch is refused.
 func patched(t *testing.T, there *corev1.Node, patch []byte) *corev1.Node {
 	t.Helper()
 	p, err := jsonpatch.DecodePatch(patch)
@@ -46,10 +46,10 @@ func patched(t *testing.T, there *corev1.Node, patch []byte) *corev1.Node {
 	return out
 }
 
-// Others write to a Node that registers; what they change and what we change does not meet, or the patch is refused.
+// Other clients write to a Node that registers. Their changes and ours do not overlap, or the patch is refused.
 //
 // Rule: node-template-one-patch.
-func TestApplyingTheTemplateMeetsNoOtherWrites(t *testing.T) {
+func TestTemplatePatchToleratesOtherWrites(t *testing.T) {
 	t.Parallel()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m"}}
 	m.Spec.ProviderID = "sim:///1"
@@ -79,15 +79,15 @@ func TestApplyingTheTemplateMeetsNoOtherWrites(t *testing.T) {
 			n.Spec.Taints = append([]corev1.Taint{{Key: "z"}}, n.Spec.Taints...)
 		}, refused: true},
 		"no taint any more": {since: func(n *corev1.Node) { n.Spec.Taints = nil }, refused: true},
-		"given its node template by somebody else": {since: func(n *corev1.Node) { n.Annotations[record] = "{}" },
+		"the template applied by another process": {since: func(n *corev1.Node) { n.Annotations[record] = "{}" },
 			refused: true},
 		"another Node": {since: func(n *corev1.Node) { n.UID = "other" }, refused: true},
-		"without a template": {
+		"the record of the template removed": {
 			seen:    func(n *corev1.Node) { n.Annotations[record] = "1"; n.Labels["old"] = "1" },
 			applied: v1beta1.AppliedNodeTemplate{Labels: []string{"old"}},
 			since:   func(n *corev1.Node) { delete(n.Annotations, record) }, refused: true,
 		},
-		"given its node template before": {
+		"another template applied before": {
 			seen: func(n *corev1.Node) {
 				n.Annotations[record] = "1"
 				n.Labels["old"] = "1"
@@ -134,7 +134,7 @@ func TestApplyingTheTemplateMeetsNoOtherWrites(t *testing.T) {
 			}
 			if !equality.Semantic.DeepEqual(got.ObjectMeta, want.ObjectMeta) || got.Spec.ProviderID != want.Spec.ProviderID ||
 				!sameTaints(got, want) {
-				t.Errorf("the patch %s makes\n%+v %+v, want\n%+v %+v", data, got.ObjectMeta, got.Spec, want.ObjectMeta, want.Spec)
+				t.Errorf("the patch %s results in\n%+v %+v, want\n%+v %+v", data, got.ObjectMeta, got.Spec, want.ObjectMeta, want.Spec)
 			}
 		})
 	}
@@ -142,15 +142,15 @@ func TestApplyingTheTemplateMeetsNoOtherWrites(t *testing.T) {
 
 func sameTaints(a, b *corev1.Node) bool {
 	for _, taint := range a.Spec.Taints {
-		if i := find(b.Spec.Taints, taint); i < 0 || b.Spec.Taints[i].Value != taint.Value {
+		if i := findTaint(b.Spec.Taints, taint); i < 0 || b.Spec.Taints[i].Value != taint.Value {
 			return false
 		}
 	}
 	return len(a.Spec.Taints) == len(b.Spec.Taints)
 }
 
-// Where a patch cannot name what it adds to, the whole Node must be as it was seen.
-func TestABareNodeIsNotGivenItsTemplateBlindly(t *testing.T) {
+// If a patch cannot address the field that it adds to, the whole Node must be unchanged since it was read.
+func TestNodeWithoutMetadataNeedsAnOptimisticLock(t *testing.T) {
 	t.Parallel()
 	for _, strip := range []func(*corev1.Node){
 		func(n *corev1.Node) { n.Labels = nil },

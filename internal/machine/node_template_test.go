@@ -14,8 +14,7 @@ func taint(key, value string) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// applyOnce applies given its node template, takes note of what was applied, and checks that it asks for nothing more
-// after one step.
+// applyOnce applies the node template, updates applied, and checks that one patch is enough.
 func applyOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine, applied *v1beta1.AppliedNodeTemplate) *corev1.Node {
 	t.Helper()
 	out, err := withTemplate(node, m, *applied, applied.NodeUID != "", false)
@@ -53,7 +52,7 @@ func TestApplyingTheTemplate(t *testing.T) {
 	}
 	if diff := cmp.Diff([]corev1.Taint{taint("others", "o"), taint("dedicated", "gpu"), taint("network", "")},
 		node.Spec.Taints); diff != "" {
-		t.Errorf("taints after the first patch: the uninitialized one goes, startup taints come: %s", diff)
+		t.Errorf("taints after the first patch, want no uninitialized taint and the startup taint: %s", diff)
 	}
 	if node.Annotations[v1beta1.NodeAnnotationClusterNamespace] != "fleet" ||
 		node.Annotations[v1beta1.NodeAnnotationMachine] != "pool-1" {
@@ -63,11 +62,11 @@ func TestApplyingTheTemplate(t *testing.T) {
 	t.Run("a startup taint that was removed does not come back", func(t *testing.T) {
 		n := node.DeepCopy()
 		n.Spec.Taints = n.Spec.Taints[:2]
-		if out := applyOnce(t, n, m, &first); find(out.Spec.Taints, taint("network", "")) >= 0 {
+		if out := applyOnce(t, n, m, &first); findTaint(out.Spec.Taints, taint("network", "")) >= 0 {
 			t.Errorf("taints: %v", out.Spec.Taints)
 		}
 	})
-	t.Run("removed keys go, those of others stay, changed ones change", func(t *testing.T) {
+	t.Run("withdrawn keys are removed, changed ones are changed, and others stay", func(t *testing.T) {
 		n, m := node.DeepCopy(), m.DeepCopy()
 		n.Labels["later"] = "by others"
 		m.Spec.Node = v1beta1.NodeTemplate{Labels: map[string]string{"changing": "b"}}
@@ -76,28 +75,28 @@ func TestApplyingTheTemplate(t *testing.T) {
 		if diff := cmp.Diff(want, out.Labels); diff != "" {
 			t.Errorf("labels: %s", diff)
 		}
-		if _, preserved := out.Annotations["note"]; preserved {
-			t.Errorf("annotation note is wanted no longer and still there")
+		if _, there := out.Annotations["note"]; there {
+			t.Errorf("the annotation note is no longer wanted, but is still set")
 		}
-		if find(out.Spec.Taints, taint("dedicated", "")) >= 0 || find(out.Spec.Taints, taint("others", "")) < 0 {
+		if findTaint(out.Spec.Taints, taint("dedicated", "")) >= 0 || findTaint(out.Spec.Taints, taint("others", "")) < 0 {
 			t.Errorf("taints: %v", out.Spec.Taints)
 		}
 	})
 	// Rule applied-template-in-status. The kubelet may write to its Node.
-	t.Run("what the node says of itself counts for nothing", func(t *testing.T) {
+	t.Run("the annotation on the node is not trusted", func(t *testing.T) {
 		record := `{"labels":{"quarantine":"1"},"taints":[{"key":"others","effect":"NoSchedule"}],"inService":true}`
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Labels: map[string]string{"quarantine": "1"},
 			Annotations: map[string]string{v1beta1.NodeAnnotationLastAppliedNodeTemplate: record}}}
 		n.Spec.Taints = []corev1.Taint{taint("others", "o")}
 		out := applyOnce(t, n, m, &v1beta1.AppliedNodeTemplate{})
-		if out.Labels["quarantine"] != "1" || find(out.Spec.Taints, taint("others", "")) < 0 ||
-			find(out.Spec.Taints, taint("network", "")) < 0 {
+		if out.Labels["quarantine"] != "1" || findTaint(out.Spec.Taints, taint("others", "")) < 0 ||
+			findTaint(out.Spec.Taints, taint("network", "")) < 0 {
 			t.Errorf("labels %v, taints %v: want the quarantine to stay, and the startup taint", out.Labels, out.Spec.Taints)
 		}
 	})
-	t.Run("a given its node template node costs no patch", func(t *testing.T) {
+	t.Run("a node that has its template needs no patch", func(t *testing.T) {
 		if out, err := withTemplate(node, m, first, true, false); out != nil || err != nil {
-			t.Errorf("given its node template = %v, %v; want nothing to do", out, err)
+			t.Errorf("withTemplate = %v, %v; want nothing to do", out, err)
 		}
 	})
 }

@@ -13,13 +13,13 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// A cloud controller of a distribution may give a Node a provider ID of another form, such as k3s://NAME. The Machine
-// cannot accept such a Node: the ID is all that ties a Node to its instance later. But a Node that has the Machine's
-// name and joined with its bootstrap token is the Machine's, with the pods on it. So it is reported, and it is drained
-// and deleted with the Machine.
+// The cloud controller of a distribution may give a Node a provider ID of another form, such as k3s://NAME. The Machine
+// cannot accept such a Node, because only the ID ties a Node to its instance later. However, a Node that has the
+// Machine's name and joined with its bootstrap token belongs to the Machine, and so do its pods. Therefore the Node is
+// reported, and is drained and deleted with the Machine.
 
-// judgeOtherID decides about a Node that has the Machine's name and another provider ID.
-func (s *registrationStep) judgeOtherID(ctx context.Context, c claim) (candidate, error) {
+// decideOtherID decides whether a Node with the Machine's name and another provider ID belongs to the Machine.
+func (s *registrationStep) decideOtherID(ctx context.Context, c claim) (candidate, error) {
 	known := s.states.get(s.machine).registration.otherID == c.node.UID
 	if known {
 		return candidate{otherID: c.node}, nil
@@ -30,14 +30,14 @@ func (s *registrationStep) judgeOtherID(ctx context.Context, c claim) (candidate
 	case err != nil:
 		return candidate{}, fmt.Errorf("find the machines with the provider ID of node %s: %w", c.node.Name, err)
 	case len(machines.Items) > 0:
-		return candidate{}, nil // It is the Node of that machine.
+		return candidate{}, nil // The Node belongs to that machine.
 	}
 	err = s.readJoins(ctx, &c)
 	if apierrors.IsForbidden(err) { // A process that may not read tokens has created none.
 		return unproven(c.node, "%s", otherIDMessage(s.machine, c.node)), nil
 	}
 	if err != nil {
-		return candidate{}, fmt.Errorf("find out who joined as node %s: %w", c.node.Name, err)
+		return candidate{}, fmt.Errorf("find the bootstrap tokens that node %s joined with: %w", c.node.Name, err)
 	}
 	if found := c.byToken(); found.node == nil {
 		return unproven(c.node, "%s", otherIDMessage(s.machine, c.node)), nil
@@ -48,12 +48,13 @@ func (s *registrationStep) judgeOtherID(ctx context.Context, c claim) (candidate
 
 // refuseOtherID reports the Machine's Node that has another provider ID.
 func (s *registrationStep) refuseOtherID(node *corev1.Node) (progress, error) {
-	return s.refuseNode(otherIDMessage(s.machine, node)+" The node joined with the machine's bootstrap token: it is drained "+
-		"and deleted with the machine.", false)
+	return s.refuseNode(otherIDMessage(s.machine, node)+" The node joined with the machine's bootstrap token, so it will be "+
+		"drained and deleted with the machine.", false)
 }
 
 func otherIDMessage(m *v1beta1.Machine, node *corev1.Node) string {
-	return fmt.Sprintf("Node %s has the provider ID %s, and %s is expected. If all nodes have IDs of this form, set "+
-		"spec.nodeProviderID of the class. Otherwise have the kubelet or the cloud controller set the expected ID: it cannot be "+
-		"changed once a node has one.", node.Name, wording.Truncate(node.Spec.ProviderID, 256), wording.Truncate(m.NodeProviderID(), 256))
+	return fmt.Sprintf("Node %s has provider ID %s instead of the expected %s. If all nodes have IDs of this form, set "+
+		"spec.nodeProviderID of the class. Otherwise configure the kubelet or the cloud controller to set the expected ID, "+
+		"and replace the machine: the provider ID of a node cannot change.",
+		node.Name, wording.Truncate(node.Spec.ProviderID, 256), wording.Truncate(m.NodeProviderID(), 256))
 }

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// otherID is a kubelet, or its cloud controller, that gives the Node the ID of a distribution.
+// otherID gives the Node a provider ID in the form of a distribution.
 func otherID(n *corev1.Node) { n.Spec.ProviderID = "k3s://" + n.Name }
 
 // Rule: node-with-other-id.
@@ -39,12 +39,12 @@ func TestANodeWithAnotherProviderIDIsReportedDrainedAndDeleted(t *testing.T) {
 	w.untilGone("m")
 	if writes := w.effects.of("API Node"); len(writes) != 2 || writes[0] != "API Node patch" ||
 		writes[1] != "API Node delete" {
-		t.Errorf("what was done to the node: %q; want a cordon and its end", writes)
+		t.Errorf("writes to the node: %q; want a cordon and the deletion", writes)
 	}
 	w.wantNothingLeft("m")
 }
 
-// A process that starts during the deletion finds the Node by the certificate.
+// A process that starts during the deletion finds the Node by its certificate.
 //
 // Rule: node-with-other-id.
 func TestANodeWithAnotherProviderIDIsFoundAfterARestart(t *testing.T) {
@@ -73,7 +73,7 @@ func TestANodeWithAnotherProviderIDIsNotTouchedWithoutProof(t *testing.T) {
 		"of another machine": func(w *world, user string) {
 			w.certified("m", user)
 			node := w.node("m", true, otherID)
-			w.born("other", func(m *v1beta1.Machine) { m.Spec.ProviderID = node.Spec.ProviderID })
+			w.createMachine("other", func(m *v1beta1.Machine) { m.Spec.ProviderID = node.Spec.ProviderID })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestANodeWithAnotherProviderIDIsNotTouchedWithoutProof(t *testing.T) {
 			w.delete("m")
 			w.untilGone("m")
 			if node := w.getNode(nodeNameOf(w.namespace, "m")); node == nil || node.Spec.Unschedulable {
-				t.Error("a node was touched that is not proven to be the machine's")
+				t.Error("a node that is not proven to be the machine's was touched")
 			}
 		})
 	}

@@ -16,27 +16,28 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// Reach knows whether the target cluster can be reached.
+// Reach reports whether the target cluster can be reached.
 type Reach interface {
 	// TargetUnreachable reports whether the target cluster counts as unreachable, and since when.
 	TargetUnreachable() (since time.Time, unreachable bool)
 	// TargetRefuses reports whether it counts as unreachable because it refuses the credentials of this process.
 	TargetRefuses() bool
-	// TargetOutages returns its outages that are over, the oldest first, and the epoch in which that is all there is.
+	// TargetOutages returns the outages that are over, oldest first, and the epoch. The epoch changes when an
+	// outage begins or ends.
 	TargetOutages() (past []reachability.Outage, epoch uint64)
 }
 
-// targetPoll is how often a Machine that waits for the target cluster looks whether it is back.
+// targetPoll is how often a Machine that waits for the target cluster checks whether it can be reached again.
 const targetPoll = 10 * time.Second
 
-// lastTry is how long the target cluster may take to answer before a deletion goes on without it.
-const lastTry = 2 * time.Second
+// answerTimeout is how long the target cluster may take to answer before a deletion continues without it.
+const answerTimeout = 2 * time.Second
 
 // waitWhileUnreachable stops a drain while the target cluster counts as unreachable, without a call that might hang.
-// unreachable is false when nothing is decided. As when calls fail, a machine whose user insists goes on, and so does
-// one that never had a Node, unless the cluster answers one request again: then the process is about to know that the
-// outage is over. A cluster that refuses the credentials is one that machines can join, so that nobody knows which of
-// them have pods.
+// unreachable is false if it decides nothing. As with failing calls, a force-deletion continues. So does the deletion
+// of a machine that never had a Node, unless the cluster answers one request: then this process will soon see that the
+// outage is over. If the cluster refuses the credentials, machines can still join, and it is not known which of them
+// have pods.
 func (s *teardownStep) waitWhileUnreachable(ctx context.Context) (proceed progress, unreachable bool) {
 	if s.Target == nil || s.Reach == nil {
 		return next, false
@@ -45,8 +46,8 @@ func (s *teardownStep) waitWhileUnreachable(ctx context.Context) (proceed progre
 	if !unreachable {
 		return next, false
 	}
-	// That time is given to each deletion anew: an outage that has lasted may be about to end, and what the Machine has in
-	// the target cluster is then found.
+	// Each deletion waits for the whole of targetPatience. An outage that has lasted for long may be about to end, and
+	// then the resources of the Machine in the target cluster are found.
 	left := targetPatience - min(s.now.Sub(since), s.now.Sub(s.targetFailsSince()))
 	refuses := s.Reach.TargetRefuses()
 	neverJoined := s.machine.Status.NodeRef == nil && !refuses
@@ -60,33 +61,33 @@ func (s *teardownStep) waitWhileUnreachable(ctx context.Context) (proceed progre
 	}
 	if refuses {
 		s.deleting(v1beta1.ReasonTargetCredentialsRefused,
-			fmt.Sprintf("The target cluster refuses the provider's credentials since %s, so that nobody can tell which pods would be killed.", since.UTC().Format(time.RFC3339)))
+			fmt.Sprintf("Waiting for the target cluster, which has refused the provider's credentials since %s: it is not known which pods run on the node. Renew the kubeconfig of the target cluster.", since.UTC().Format(time.RFC3339)))
 		return atTime, true
 	}
-	s.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("The target cluster cannot be reached since %s.",
+	s.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("Waiting for the target cluster, which has been unreachable since %s.",
 		since.UTC().Format(time.RFC3339)))
 	return atTime, true
 }
 
-// outageEndedAfter reports whether an outage of the target cluster was over at a later time than the given one.
+// outageEndedAfter reports whether an outage of the target cluster ended after the given time.
 func outageEndedAfter(reach Reach, since time.Time) bool {
 	past, _ := reach.TargetOutages()
 	return len(past) > 0 && past[len(past)-1].To.After(since)
 }
 
-// targetAnswers asks the API server itself, for a moment, for a Node with the Machine's name.
+// targetAnswers reads a Node with the Machine's name from the API server, and reports whether the server answers.
 func (s *teardownStep) targetAnswers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, lastTry)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	name := cmp.Or(index.NodeName(s.machine), s.machine.Name)
 	return client.IgnoreNotFound(s.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})) == nil
 }
 
-// leaveOutagesOut sets the clock of a drain, and that of the wait for its volumes, back by the time that the target
-// cluster was unreachable: both count from the transition of Drained. The condition DrainExtended has the time until
-// which outages are left out; it is written together with that transition, so that no process, this one or the next,
-// leaves one out twice.
-func (s *drainStep) leaveOutagesOut() {
+// excludeOutages moves the start of a drain, and of the wait for its volumes, forward by the time for which the target
+// cluster was unreachable. Both start at the transition of Drained. The transition time of the condition DrainExtended
+// is the time until which outages are excluded already. Both conditions are written together, so that no process
+// excludes an outage twice.
+func (s *drainStep) excludeOutages() {
 	if s.Reach == nil {
 		return
 	}
@@ -107,20 +108,21 @@ func (s *drainStep) leaveOutagesOut() {
 		return
 	}
 	drained.LastTransitionTime = metav1.NewTime(until)
-	// It is made anew, since its transition is what it is for.
+	// Replace the condition instead of updating it: only its lastTransitionTime matters.
 	dropCondition(conditions, v1beta1.ConditionDrainExtended)
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: v1beta1.ConditionDrainExtended, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonTargetUnreachable,
-		Message: fmt.Sprintf("The target cluster was unreachable until %s: %s do not count.",
+		Message: fmt.Sprintf("The target cluster was unreachable until %s. The drain is extended by %s.",
 			counted.UTC().Format(time.RFC3339), until.Sub(began)),
 		ObservedGeneration: s.machine.Generation, LastTransitionTime: metav1.NewTime(counted),
 	})
 }
 
-// joinTimeLeft is how long the Machine has to become a Node, less than nothing when its time is over. The time in
-// which the target cluster was unreachable does not count, and during an outage there is always some left: no Node
-// can join. Nor does the time of an instance before this process began to lead: it does not know of the outages of
-// that time. That has an end (see reachability.TimeLeft), or leaders that do not last would wait for ever.
+// joinTimeLeft returns how long the Machine still has to become a Node, negative if its time is over. Time in which the
+// target cluster was unreachable does not count. During an outage some time is always left, because no Node can join.
+// If the Machine has an instance, the time before this process began to lead does not count either, because this
+// process does not know the outages of that time. That exemption is limited (see reachability.TimeLeft), or a series of
+// short-lived leaders would wait forever.
 func (p *pass) joinTimeLeft() time.Duration {
 	began, timeout := p.launch.began(), p.machine.Spec.Timeouts.CreationOrDefault()
 	if p.Reach == nil {

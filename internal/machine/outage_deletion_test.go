@@ -9,32 +9,32 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Rule deletion-waits-for-target: an outage that lasts may be about to end.
-func TestADeletionInAnOutageWaitsBeforeItLeavesAnythingBehind(t *testing.T) {
+// Rule deletion-waits-for-target: a long outage may be about to end.
+func TestDeletionInAnOutageWaitsBeforeLeavingAnythingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.watched()
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.unreachable(r)
 	w.step(time.Hour)
 	w.delete("m")
 	if result := w.reconcile("m"); w.get("m") == nil || result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
-		t.Fatalf("it checks again after %s, if it is still there", result.RequeueAfter)
+		t.Fatalf("the machine is gone, or checks again after %s", result.RequeueAfter)
 	}
 	w.back(r)
 	w.reconcile("m")
 	w.wantNothingLeft("m")
 }
 
-// Rule deletion-waits-for-target: an outage is over some seconds before the process knows it.
-func TestADeletionInAnOutageAsksOnceMoreBeforeItLeavesAnythingBehind(t *testing.T) {
+// Rule deletion-waits-for-target: an outage ends some seconds before the process knows.
+func TestDeletionInAnOutageReadsOnceMoreBeforeLeavingAnythingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.watched()
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.delete("m")
 	w.unreachable(r)
@@ -43,7 +43,7 @@ func TestADeletionInAnOutageAsksOnceMoreBeforeItLeavesAnythingBehind(t *testing.
 	w.targetDown = false
 	for range 2 {
 		if result := w.reconcile("m"); w.get("m") == nil || len(w.cloud.Live()) == 0 || result.RequeueAfter != targetPoll {
-			t.Fatalf("it goes on without a cluster that answers, or checks again only after %s", result.RequeueAfter)
+			t.Fatalf("the deletion continues without a cluster that answers, or checks again after %s", result.RequeueAfter)
 		}
 	}
 	w.wantQuiet("m")
@@ -52,13 +52,13 @@ func TestADeletionInAnOutageAsksOnceMoreBeforeItLeavesAnythingBehind(t *testing.
 	w.wantNothingLeft("m")
 }
 
-// Rule deletion-waits-for-target: an outage before does not make one failed call another outage.
-func TestADeletionAfterAnOutageLeavesNothingBehindForOneFailure(t *testing.T) {
+// Rule deletion-waits-for-target: one failed call after an outage is not another outage.
+func TestOneFailureAfterAnOutageLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.watched()
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.delete("m")
 	w.unreachable(r)
@@ -76,7 +76,7 @@ func TestADeletionAfterAnOutageLeavesNothingBehindForOneFailure(t *testing.T) {
 		return nil
 	}
 	if _, err := w.pass("m"); err == nil || !failed {
-		t.Fatalf("the call that failed did not count: %v", err)
+		t.Fatalf("the failed call was not reported: %v", err)
 	}
 	w.refuse = nil
 	w.untilGone("m")
@@ -84,12 +84,12 @@ func TestADeletionAfterAnOutageLeavesNothingBehindForOneFailure(t *testing.T) {
 }
 
 // Rule deletion-waits-for-target: the time of an outage does not count for the first call after it.
-func TestADeletionRightAfterAnOutageLeavesNothingBehindForOneFailure(t *testing.T) {
+func TestOneFailureRightAfterAnOutageLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.watched()
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.delete("m")
 	w.unreachable(r)
@@ -104,7 +104,7 @@ func TestADeletionRightAfterAnOutageLeavesNothingBehindForOneFailure(t *testing.
 		return nil
 	}
 	if _, err := w.pass("m"); err == nil || w.refuse != nil {
-		t.Fatalf("the call that failed did not count: %v", err)
+		t.Fatalf("the failed call was not reported: %v", err)
 	}
 	w.untilGone("m")
 	w.wantNothingLeft("m")

@@ -15,10 +15,10 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// reach is what a test says of the target cluster.
+// reach is a Reach with fixed answers.
 type reach struct {
-	since   time.Time // of an outage, zero without one
-	refuses bool      // the credentials
+	since   time.Time // of the current outage, zero if there is none
+	refuses bool      // the target cluster refuses the credentials
 	past    []reachability.Outage
 	epoch   uint64
 }
@@ -29,7 +29,7 @@ func (r *reach) TargetRefuses() bool { return r.refuses }
 
 func (r *reach) TargetOutages() ([]reachability.Outage, uint64) { return r.past, r.epoch }
 
-// watched has the process know of outages.
+// watched makes the process aware of outages.
 func (w *world) watched() *reach {
 	r := &reach{epoch: 1}
 	w.options.Reach = r
@@ -37,7 +37,7 @@ func (w *world) watched() *reach {
 	return r
 }
 
-// unreachable takes the target cluster unreachable, and back brings it back.
+// unreachable starts an outage of the target cluster, and back ends it.
 func (w *world) unreachable(r *reach) {
 	w.targetDown, r.since = true, w.clock.Now()
 	r.epoch++
@@ -59,7 +59,7 @@ func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeUnreachable(t *te
 	w.delete("m")
 	w.unreachable(r)
 	if result := w.reconcile("m"); result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
-		t.Errorf("it checks again after %s", result.RequeueAfter)
+		t.Errorf("the machine is requeued after %s", result.RequeueAfter)
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetUnreachable)
 	if len(w.cloud.Live()) != 1 {
@@ -68,7 +68,7 @@ func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeUnreachable(t *te
 	w.step(time.Hour)
 	w.wantQuiet("m")
 	if n := w.unanswered.Load(); n > 0 {
-		t.Errorf("it made %d calls, which might hang", n)
+		t.Errorf("the process made %d calls, which might hang", n)
 	}
 	w.back(r)
 	w.reconcile("m")
@@ -81,27 +81,27 @@ func TestAMachineThatNeverHadANodeIsDeletedWithoutTheTarget(t *testing.T) {
 	w := newWorld(t)
 	r := w.watched()
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.delete("m")
 	w.unreachable(r)
 	w.events.take()
 	result := w.reconcile("m")
 	if w.get("m") == nil || result.RequeueAfter == 0 {
-		t.Fatal("it goes before it is sure that the target is unreachable")
+		t.Fatal("the machine is gone before the target has been unreachable long enough")
 	}
 	w.step(targetPatience)
 	w.untilGone("m")
 	if len(w.cloud.Live()) != 0 {
-		t.Error("the instance is left")
+		t.Error("the instance remains")
 	}
-	if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may be left") {
+	if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may remain in it") {
 		t.Errorf("events: %q", events)
 	}
 }
 
 // Rule: deletion-waits-for-target.
-func TestAForcedDeletionGoesOnAtOnceWithoutTheTarget(t *testing.T) {
+func TestForceDeleteContinuesAtOnceWithoutTheTarget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.watched()
@@ -113,28 +113,28 @@ func TestAForcedDeletionGoesOnAtOnceWithoutTheTarget(t *testing.T) {
 	w.unreachable(r)
 	w.reconcile("m")
 	if w.get("m") != nil || len(w.cloud.Live()) != 0 {
-		t.Error("machine or instance are left")
+		t.Error("the machine or the instance remains")
 	}
-	if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may be left") {
+	if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may remain in it") {
 		t.Errorf("events: %q", events)
 	}
 }
 
 // Rule: outage-extends-drain.
-func TestTheTimeOfAnOutageIsLeftOutOfADrainOnce(t *testing.T) {
+func TestOutageIsExcludedFromADrainOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.watched()
 	w.class("small", "")
 	m := w.running("m")
-	drainer := &asked{Drainer: w.process.Drainer}
+	drainer := &recordingDrainer{Drainer: w.process.Drainer}
 	w.process.Drainer = drainer
 	w.podOn(m.Status.NodeRef.Name)
 	w.delete("m")
 	w.reconcile("m")
 	start := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining).LastTransitionTime
 	length := w.get("m").Spec.Timeouts.DrainOrDefault()
-	asks := func(what string, moved time.Duration) {
+	wantDrain := func(what string, moved time.Duration) {
 		t.Helper()
 		w.reconcile("m")
 		last := drainer.requests[len(drainer.requests)-1]
@@ -145,10 +145,10 @@ func TestTheTimeOfAnOutageIsLeftOutOfADrainOnce(t *testing.T) {
 		}
 		stamp := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining).LastTransitionTime
 		if !stamp.Time.Equal(last.Start) {
-			t.Errorf("%s: written down is %s, asked for %s", what, stamp, last.Start)
+			t.Errorf("%s: recorded is %s, requested %s", what, stamp, last.Start)
 		}
 	}
-	asks("before", 0)
+	wantDrain("before", 0)
 
 	w.step(10 * time.Minute)
 	w.unreachable(r)
@@ -157,28 +157,28 @@ func TestTheTimeOfAnOutageIsLeftOutOfADrainOnce(t *testing.T) {
 	w.reconcile("m")
 	w.back(r)
 	w.effects.clear()
-	asks("after an outage", 5*time.Hour)
-	want(t, "what is done", w.effects.of(), "API Machine patch status")
+	wantDrain("after an outage", 5*time.Hour)
+	want(t, "effects", w.effects.of(), "API Machine patch status")
 	w.wantQuiet("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDrainExtended, "True", v1beta1.ReasonTargetUnreachable)
 
-	// Another process has seen the same outage a little longer.
+	// Another process measured the same outage as a little longer.
 	w.restart()
-	drainer = &asked{Drainer: w.process.Drainer}
+	drainer = &recordingDrainer{Drainer: w.process.Drainer}
 	w.process.Drainer = drainer
 	w.step(time.Minute)
 	r.past[0].To = r.past[0].To.Add(3 * time.Second)
-	asks("by another process", 5*time.Hour+3*time.Second)
+	wantDrain("by another process", 5*time.Hour+3*time.Second)
 
 	w.step(time.Minute)
 	w.unreachable(r)
 	w.step(time.Hour)
 	w.back(r)
-	asks("after another outage", 6*time.Hour+3*time.Second)
+	wantDrain("after another outage", 6*time.Hour+3*time.Second)
 	w.wantQuiet("m")
 }
 
-// A drain that began after an outage is not concerned by it.
+// An outage does not affect a drain that began after it.
 //
 // Rule: outage-extends-drain.
 func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
@@ -201,45 +201,45 @@ func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
 	}
 }
 
-// Rule join-timeout-fails-machine: nobody can join a cluster that is unreachable, and who had begun to still can when
-// it is back.
-func TestTheTimeOfAnOutageIsLeftOutOfTheTimeToJoin(t *testing.T) {
+// Rule join-timeout-fails-machine: no machine can join an unreachable cluster, and a machine that had begun to join
+// still can after the outage.
+func TestOutageIsExcludedFromTheTimeToJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.watched()
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.step(5 * time.Minute)
 	w.unreachable(r)
-	w.targetDown = false // Nodes are read from a cache, which is still there.
+	w.targetDown = false // Nodes are read from a cache, which is still available.
 	w.step(2 * v1beta1.DefaultCreationTimeout)
 	if result := w.reconcile("m"); result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
-		t.Errorf("during the outage it checks again after %s", result.RequeueAfter)
+		t.Errorf("during the outage the machine is requeued after %s", result.RequeueAfter)
 	}
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 	w.back(r)
 	result := w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
-	// The Machine's time began by the API server's own clock, and outages count in whole seconds.
+	// The Machine's time began by the clock of the API server, and outages count in whole seconds.
 	within(t, "the wait after the outage", result.RequeueAfter, v1beta1.DefaultCreationTimeout-7*time.Minute,
 		v1beta1.DefaultCreationTimeout-4*time.Minute)
 	expires, err := time.Parse(time.RFC3339, string(w.tokens()[0].Data["expiration"]))
 	if left := expires.Sub(w.clock.Now()); err != nil || left < result.RequeueAfter {
-		t.Errorf("the token is good for %s, and there are %s to join (%v)", left, result.RequeueAfter, err)
+		t.Errorf("the token is valid for %s, but the machine has %s to join (%v)", left, result.RequeueAfter, err)
 	}
 	w.step(result.RequeueAfter)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 }
 
-// Rule join-timeout-fails-machine: a process does not know of the outages before it began to lead.
-func TestTheTimeToJoinBeginsWithTheLeadAtTheEarliest(t *testing.T) {
+// Rule join-timeout-fails-machine: a process does not know the outages before it began to lead.
+func TestTimeToJoinStartsWhenTheProcessBeginsToLead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.watched()
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.step(2 * v1beta1.DefaultCreationTimeout)
 	w.restart()
@@ -251,29 +251,29 @@ func TestTheTimeToJoinBeginsWithTheLeadAtTheEarliest(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 }
 
-// Rule join-clock-bounded-over-leaders: leaders that do not last would give it its time anew for ever.
-func TestTheTimeToJoinHasAnEndWhoeverLeads(t *testing.T) {
+// Rule join-clock-bounded-over-leaders: a series of short-lived leaders must not extend the time without end.
+func TestTimeToJoinEndsWithAnySeriesOfLeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.watched()
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
-	lives := 0
-	for ; w.get("m").Status.Phase != v1beta1.MachineFailed && lives < 20; lives++ {
+	leaders := 0
+	for ; w.get("m").Status.Phase != v1beta1.MachineFailed && leaders < 20; leaders++ {
 		w.step(v1beta1.DefaultCreationTimeout / 4)
 		w.restart()
 		w.reconcile("m")
-		// Each of them leads for longer than it takes to see who is there.
+		// Each leader leads longer than it takes to see the Machine.
 		w.step(v1beta1.DefaultCreationTimeout / 4)
 		w.reconcile("m")
 	}
-	if lives < 5 || lives > 7 {
-		t.Errorf("the machine is %s after %d lives of leaders, want three timeouts", w.get("m").Status.Phase, lives)
+	if leaders < 5 || leaders > 7 {
+		t.Errorf("the machine is %s after %d leaders, want it to fail after three timeouts", w.get("m").Status.Phase, leaders)
 	}
 }
 
-// refusing has the target cluster refuse the credentials of the process.
+// refusing makes the target cluster refuse the credentials of the process.
 func (w *world) refusing() {
 	w.refuse = func(_ string, o runtime.Object) error {
 		switch o.(type) {
@@ -284,16 +284,16 @@ func (w *world) refusing() {
 	}
 }
 
-// Rules refused-credentials-are-outage, failed-read-proves-nothing: where the credentials are refused, machines join,
-// pods start on them, and nobody sees it.
-func TestADeletionIsNotConcludedWhileTheTargetRefusesTheCredentials(t *testing.T) {
+// Rules refused-credentials-are-outage, failed-read-proves-nothing: while the credentials are refused, machines may
+// join and pods may start on them, and this process does not see it.
+func TestDeletionWaitsWhileTheTargetRefusesTheCredentials(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		known, joined bool
 	}{
-		"before the process counts it as away": {false, false},
-		"when it counts as unreachable":        {true, false},
-		"of a machine that has joined":         {true, true},
+		"before the cluster counts as unreachable": {false, false},
+		"when the cluster counts as unreachable":   {true, false},
+		"of a machine that has joined":             {true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -303,7 +303,7 @@ func TestADeletionIsNotConcludedWhileTheTargetRefusesTheCredentials(t *testing.T
 			if tc.joined {
 				w.running("m")
 			} else {
-				w.born("m")
+				w.createMachine("m")
 				w.reconcile("m")
 			}
 			w.refusing()
@@ -328,19 +328,19 @@ func TestADeletionIsNotConcludedWhileTheTargetRefusesTheCredentials(t *testing.T
 			w.podOn(nodeNameOf(w.namespace, "m"))
 			w.reconcile("m")
 			w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
-			// Who insists is not held up.
+			// A force-deletion does not wait.
 			w.refusing()
 			w.annotate("m", v1beta1.AnnotationForceDelete)
 			r.since, r.refuses = w.clock.Now(), true
 			w.reconcile("m")
 			if w.get("m") != nil || len(w.cloud.Live()) != 0 {
-				t.Error("machine or instance are left")
+				t.Error("the machine or the instance remains")
 			}
 		})
 	}
 }
 
-// Rule failed-read-proves-nothing: only the API server's word that there is no Node proves that there is none.
+// Rule failed-read-proves-nothing: only NotFound from the API server proves that there is no Node.
 func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 	t.Parallel()
 	for name, rejection := range map[string]error{
@@ -353,7 +353,7 @@ func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 			w := newWorld(t)
 			w.watched()
 			w.class("small", "")
-			w.born("m")
+			w.createMachine("m")
 			w.reconcile("m")
 			w.node("m", true)
 			w.refuse = func(_ string, o runtime.Object) error {
@@ -377,28 +377,28 @@ func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 	}
 }
 
-// Rule deletion-waits-for-target: a row of errors would have it check again long after the outage.
-func TestWhatFailsForAnOutageGoesOnSoonAfterIt(t *testing.T) {
+// Rule deletion-waits-for-target: the backoff after a series of errors must not outlast the outage.
+func TestPassThatFailsInAnOutageIsRetriedSoonAfterIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.watched()
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.unreachable(r)
 	for range 3 {
 		result, err := w.pass("m")
 		if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
-			t.Fatalf("during the outage it checks again after %s, error %v", result.RequeueAfter, err)
+			t.Fatalf("during the outage the machine is requeued after %s, error %v", result.RequeueAfter, err)
 		}
 		w.step(result.RequeueAfter)
 	}
 	if n := len(w.cloud.Live()); n > 0 {
-		t.Fatalf("%d instances were made that cannot join", n)
+		t.Fatalf("%d instances that cannot join were created", n)
 	}
 	w.back(r)
-	w.targetDown = true // Not the outage any more.
+	w.targetDown = true // This failure is not part of the outage.
 	if _, err := w.pass("m"); err == nil {
-		t.Error("an error is no error")
+		t.Error("the pass reports no error")
 	}
 	w.targetDown = false
 	w.reconcile("m")

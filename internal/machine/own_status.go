@@ -11,35 +11,34 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Only the provider process writes the status of a Machine, but for conditions. Nothing enforces that: whoever may
-// write a status may lose what is found nowhere else, such as where the instance is, which attempt made it and what it
-// was made from. So the process keeps what it wrote last, and puts back what somebody else changed. A process that was
-// restarted believes the first status that it reads, apart from a scope in which it does not find the instance
-// (absence_scope.go).
+// Only the provider process writes the status of a Machine, except for conditions. Nothing enforces this. Any client
+// that may write the status may erase facts that are recorded nowhere else, such as the scope of the instance, the
+// attempt that created it and the configuration from which it was created. So the process remembers what it last wrote,
+// and restores what another client changed. A restarted process trusts the first status that it reads, except for a
+// scope in which it does not find the instance (absence_scope.go).
 //
-// A former leader that was suspended may go on for a moment and write what it has done. So only that is put back which
-// no process writes: what is lost, or changed of the same instance although it never changes.
+// A suspended former leader may resume for a moment and write what it has done. So a change is reverted only if no
+// process would make it: a fact is lost, or a fact of the same instance changed although it never changes.
 
-// recorded is what the status says of the instance as this process wrote it last, or read it first. It is never
-// changed.
+// recorded is the status of the instance as this process last wrote it, or first read it. It is immutable.
 type recorded struct {
-	// providerID is that of the instance.
+	// providerID is the provider ID of the instance.
 	providerID string
 	instance   *v1beta1.InstanceStatus
 	launch     *v1beta1.LaunchStatus
 	applied    *v1beta1.AppliedStatus
-	// launched is the condition Launched while it is True: it says how and when the instance came. drained and detached
-	// are those that let an instance go.
+	// launched is the condition Launched if it is True: it records how and when the instance was launched. drained and
+	// detached are the conditions that must be True before the instance is deleted.
 	launched, drained, detached *metav1.Condition
 }
 
-// recordedIn returns what a status says of the instance.
+// recordedIn returns the status of the instance.
 func recordedIn(m *v1beta1.Machine) recorded {
 	status := &m.Status
 	of := func(kind string) *metav1.Condition { return meta.FindStatusCondition(status.Conditions, kind) }
 	r := recorded{m.Spec.ProviderID, status.Instance, status.Launch, status.Applied, of(v1beta1.ConditionLaunched),
 		of(v1beta1.ConditionDrained), of(v1beta1.ConditionVolumesDetached)}
-	if !said(r.launched) {
+	if !isTrue(r.launched) {
 		r.launched = nil
 	}
 	return r
@@ -54,48 +53,48 @@ func (r recorded) equal(other recorded) bool {
 		equality.Semantic.DeepEqual(r.detached, other.detached)
 }
 
-// restoreRecorded puts back what somebody else changed of what this process has recorded of the instance. What was
-// not recorded yet may come from others: a machine that is moved here brings its status with it.
+// restoreRecorded restores the facts about the instance that another client changed after this process recorded them.
+// Facts that were not recorded yet may come from others: a machine that is moved here comes with its status.
 func (p *pass) restoreRecorded(ctx context.Context) {
 	status := &p.machine.Status
 	before := status.DeepCopy()
 	if l, id := status.Launch, p.machine.Spec.ProviderID; id != "" && (p.machine.Replacing() || p.machine.Retrying()) &&
 		l.OldProviderID != id {
-		l.Step = v1beta1.LaunchStepNone // A process that gives an instance up writes down which.
+		l.Step = v1beta1.LaunchStepNone // A process that gives up an instance records its provider ID.
 	}
 	if known := p.states.get(p.machine).recorded; known != nil {
 		known.restore(p.machine)
 	}
 	if in := status.Instance; in != nil && in.Provider == "" {
-		status.Instance = nil // Whoever describes an instance names the provider: it has to be asked again.
+		status.Instance = nil // Every process that records an instance names the provider. Read the instance again.
 	}
 	if !equality.Semantic.DeepEqual(before, status) {
-		logf.FromContext(ctx).Info("Putting back the status of the instance, which somebody else has changed")
+		logf.FromContext(ctx).Info("Restoring the status of the instance, which another client changed")
 	}
 }
 
-// restore puts back what is lost or wrong in the status of the Machine.
+// restore restores what is lost or wrong in the status of the Machine.
 func (r *recorded) restore(m *v1beta1.Machine) {
 	status := &m.Status
 	if was, is := r.launch, status.Launch; was != nil && is != nil && is.Attempt < was.Attempt {
-		status.Launch = was.DeepCopy() // No process goes back to an attempt, nor to what that came to.
+		status.Launch = was.DeepCopy() // No process returns to an earlier attempt or to its results.
 	}
 	if is := status.Launch; is != nil && is.Refused && (r.launch == nil || !r.launch.Refused) {
-		is.Refused = false // Only a process that was refused writes it.
+		is.Refused = false // Only a process whose Create was refused sets it.
 	}
 	if r.providerID == m.Spec.ProviderID && !m.Replacing() && !m.Retrying() {
 		r.restoreInstance(status)
 	}
-	// What lets the instance go has to be found out anew.
-	if now := recordedIn(m); said(now.drained) && !said(r.drained) {
-		putBack(status, v1beta1.ConditionDrained, r.drained)
+	// Conditions that permit the deletion of the instance must be determined by this process.
+	if now := recordedIn(m); isTrue(now.drained) && !isTrue(r.drained) {
+		restoreCondition(status, v1beta1.ConditionDrained, r.drained)
 	}
-	if now := recordedIn(m); said(now.detached) && !said(r.detached) {
-		putBack(status, v1beta1.ConditionVolumesDetached, r.detached)
+	if now := recordedIn(m); isTrue(now.detached) && !isTrue(r.detached) {
+		restoreCondition(status, v1beta1.ConditionVolumesDetached, r.detached)
 	}
 }
 
-// restoreInstance puts back what is lost or wrong of the same instance.
+// restoreInstance restores what is lost or wrong in the record of the same instance.
 func (r *recorded) restoreInstance(status *v1beta1.MachineStatus) {
 	switch was, is := r.instance, status.Instance; {
 	case was == nil:
@@ -115,17 +114,17 @@ func (r *recorded) restoreInstance(status *v1beta1.MachineStatus) {
 		status.Applied = r.applied.DeepCopy()
 	}
 	is := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionLaunched)
-	if was := r.launched; was != nil && (is == nil || said(is) && (is.Reason != was.Reason ||
+	if was := r.launched; was != nil && (is == nil || isTrue(is) && (is.Reason != was.Reason ||
 		!is.LastTransitionTime.Equal(&was.LastTransitionTime))) {
-		putBack(status, v1beta1.ConditionLaunched, was)
+		restoreCondition(status, v1beta1.ConditionLaunched, was)
 	}
 }
 
-// said reports whether a condition is True.
-func said(c *metav1.Condition) bool { return c != nil && c.Status == metav1.ConditionTrue }
+// isTrue reports whether a condition is True.
+func isTrue(c *metav1.Condition) bool { return c != nil && c.Status == metav1.ConditionTrue }
 
-// putBack makes a condition what it was; nil is none.
-func putBack(status *v1beta1.MachineStatus, kind string, was *metav1.Condition) {
+// restoreCondition sets a condition to its recorded value, and removes it if that is nil.
+func restoreCondition(status *v1beta1.MachineStatus, kind string, was *metav1.Condition) {
 	switch is := meta.FindStatusCondition(status.Conditions, kind); {
 	case was == nil:
 		dropCondition(&status.Conditions, kind)
@@ -136,7 +135,7 @@ func putBack(status *v1beta1.MachineStatus, kind string, was *metav1.Condition) 
 	}
 }
 
-// keepRecorded takes note of what the status says of the instance, once it is stored.
+// keepRecorded remembers the status of the instance, once it is stored.
 func (p *pass) keepRecorded() {
 	now := recordedIn(p.machine)
 	if known := p.states.get(p.machine).recorded; known != nil && known.equal(now) {
@@ -151,7 +150,7 @@ func (p *pass) keepRecorded() {
 	p.states.update(p.machine, func(m *machineState) { m.recorded = stored })
 }
 
-// forgetRecorded drops what may not be what is stored.
+// forgetRecorded drops the memory, because it may differ from what is stored.
 func (p *pass) forgetRecorded() {
 	p.states.update(p.machine, func(m *machineState) { m.recorded = nil })
 }

@@ -12,13 +12,13 @@ import (
 )
 
 // Rule: recorded-status-put-back.
-func TestWhatSomebodyWritesIntoTheStatusIsPutBack(t *testing.T) {
+func TestStatusWrittenByAnotherClientIsRestored(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*v1beta1.MachineStatus){
-		"no instance":      func(s *v1beta1.MachineStatus) { s.Instance = nil },
-		"another scope":    func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" },
-		"another name":     func(s *v1beta1.MachineStatus) { s.Instance.NodeName = "another" },
-		"no specification": func(s *v1beta1.MachineStatus) { s.Applied = nil },
+		"no instance":       func(s *v1beta1.MachineStatus) { s.Instance = nil },
+		"another scope":     func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" },
+		"another node name": func(s *v1beta1.MachineStatus) { s.Instance.NodeName = "another" },
+		"no specification":  func(s *v1beta1.MachineStatus) { s.Applied = nil },
 		"not launched": func(s *v1beta1.MachineStatus) {
 			meta.RemoveStatusCondition(&s.Conditions, v1beta1.ConditionLaunched)
 		},
@@ -40,11 +40,11 @@ func TestWhatSomebodyWritesIntoTheStatusIsPutBack(t *testing.T) {
 			after := w.get("m")
 			was, is := recordedIn(before), recordedIn(after)
 			if !was.equal(is) {
-				t.Errorf("recorded is %+v, not %+v", is, was)
+				t.Errorf("recorded is %+v, want %+v", is, was)
 			}
 			if before.Status.Phase != after.Status.Phase ||
 				!equality.Semantic.DeepEqual(before.Status.NodeRef, after.Status.NodeRef) {
-				t.Errorf("the status is %+v, not %+v", after.Status, before.Status)
+				t.Errorf("the status is %+v, want %+v", after.Status, before.Status)
 			}
 			want(t, "effects", w.effects.of("API Machine", "cloud"), "API Machine patch status")
 			w.wantQuiet("m")
@@ -52,8 +52,8 @@ func TestWhatSomebodyWritesIntoTheStatusIsPutBack(t *testing.T) {
 	}
 }
 
-// A process that was restarted cannot know better.
-func TestARestartedProcessBelievesTheStatus(t *testing.T) {
+// A restarted process has nothing to compare the status with.
+func TestRestartedProcessTrustsTheStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -67,12 +67,12 @@ func TestARestartedProcessBelievesTheStatus(t *testing.T) {
 }
 
 // Rule: recorded-status-put-back.
-func TestARestartedProcessAsksForAnInstanceThatIsNotDescribed(t *testing.T) {
+func TestRestartedProcessReadsAnInstanceThatIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*v1beta1.MachineStatus){
-		"nothing":                func(s *v1beta1.MachineStatus) { s.Instance = nil },
-		"an empty description":   func(s *v1beta1.MachineStatus) { s.Instance = &v1beta1.InstanceStatus{} },
-		"one without a provider": func(s *v1beta1.MachineStatus) { s.Instance.Provider = "" },
+		"no instance":                    func(s *v1beta1.MachineStatus) { s.Instance = nil },
+		"an empty instance":              func(s *v1beta1.MachineStatus) { s.Instance = &v1beta1.InstanceStatus{} },
+		"an instance without a provider": func(s *v1beta1.MachineStatus) { s.Instance.Provider = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +84,7 @@ func TestARestartedProcessAsksForAnInstanceThatIsNotDescribed(t *testing.T) {
 			w.restart()
 			w.reconcile("m")
 			if was, is := recordedIn(before), recordedIn(w.get("m")); !was.equal(is) {
-				t.Errorf("recorded is %+v, not %+v", is, was)
+				t.Errorf("recorded is %+v, want %+v", is, was)
 			}
 			w.wantQuiet("m")
 		})
@@ -92,7 +92,7 @@ func TestARestartedProcessAsksForAnInstanceThatIsNotDescribed(t *testing.T) {
 }
 
 // Rule: operation-time-bounded.
-func TestATimeOfAnOperationThatSomebodyWroteIsNow(t *testing.T) {
+func TestInvalidOperationTimeIsReplacedByNow(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct{ written, want *metav1.Time }{
@@ -106,11 +106,11 @@ func TestATimeOfAnOperationThatSomebodyWroteIsNow(t *testing.T) {
 		p.machine.Status.LastOperation = &v1beta1.LastOperation{LastUpdateTime: test.written}
 		if got := p.operationBegan(); !got.Equal(test.want.Time) ||
 			!p.machine.Status.LastOperation.LastUpdateTime.Equal(test.want) {
-			t.Errorf("%s: it began at %s, not %s", name, got, test.want)
+			t.Errorf("%s: the operation began at %s, want %s", name, got, test.want)
 		}
 	}
 	if got := (&pass{machine: &v1beta1.Machine{}, now: at}).operationBegan(); !got.Equal(at) {
-		t.Errorf("without an operation it began at %s", got)
+		t.Errorf("without an operation, the time is %s", got)
 	}
 }
 
@@ -124,11 +124,11 @@ func TestTheRecordedNameOfANodeFollowsTheNode(t *testing.T) {
 	w.restart()
 	w.reconcile("m")
 	if got := w.get("m").Status.Instance.NodeName; got != m.Status.NodeRef.Name {
-		t.Errorf("the name is %q, not %q", got, m.Status.NodeRef.Name)
+		t.Errorf("the name is %q, want %q", got, m.Status.NodeRef.Name)
 	}
 }
 
-// An attempt that was made is never made again, whatever somebody writes.
+// An attempt is never repeated, whatever another client writes.
 //
 // Rule: recorded-status-put-back.
 func TestAnAttemptDoesNotGoBack(t *testing.T) {

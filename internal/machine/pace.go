@@ -11,24 +11,24 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// pace is when a Create, Update or Delete that failed may be sent again. Events of a Node and of other objects lead to
-// passes at any time; none of them repeats a failed call earlier.
+// pace is when a failed Create, Update or Delete may be repeated. Events of a Node or another object cause passes at
+// any time, but none of them repeats a failed call earlier.
 type pace struct {
 	// tried is the fingerprint of the inputs of the last failed call. Other inputs are tried at once.
 	tried string
-	// notBefore is when the same inputs may be tried again; zero: not before they change.
+	// notBefore is when the same inputs may be tried again. Zero means that only other inputs are tried.
 	notBefore time.Time
-	// askedUntil is until when the cloud asked not to be called, zero if it did not.
+	// askedUntil is until when the cloud asked not to be called, zero if it did not ask.
 	askedUntil time.Time
 	// failures is how many of these calls failed in a row.
 	failures int32
-	// reason and message say how the last call failed.
+	// reason and message describe how the last call failed.
 	reason, message string
-	// early is true if the coming try, or the last one, was moved forward because the cloud answered for other machines.
+	// early is true if the next or the last try was moved forward because a call for another machine succeeded.
 	early bool
 }
 
-// left returns how long a call with these inputs has to wait. never is true where only other inputs are tried.
+// left returns how long a call with these inputs has to wait. never is true if only other inputs are tried.
 func (c pace) left(fingerprint string, now time.Time) (wait time.Duration, never bool) {
 	if c.tried != fingerprint {
 		return 0, false
@@ -36,16 +36,16 @@ func (c pace) left(fingerprint string, now time.Time) (wait time.Duration, never
 	return max(c.notBefore.Sub(now), 0), c.notBefore.IsZero()
 }
 
-// deleteFingerprint identifies the inputs of a call by which an instance is removed, or looked up for that.
+// deleteFingerprint identifies the inputs of a call that deletes an instance, or looks it up for its deletion.
 func (s *teardownStep) deleteFingerprint(inputs resolve.Resolved) string {
 	forced := ""
 	if s.forced() {
-		forced = "by force " // It is tried as soon as the cloud allows that.
+		forced = "by force " // A force-deletion is tried as soon as the cloud allows it.
 	}
 	return "delete " + forced + fingerprintOf(s.machine, inputs, s.launch.attempt())
 }
 
-// awaitTry waits while the last call of the removal failed and the next one is not due.
+// awaitTry waits if the last call of the deletion failed and the next one is not due.
 func (s *teardownStep) awaitTry(inputs resolve.Resolved) progress {
 	last := s.states.get(s.machine).pace
 	left, never := last.left(s.deleteFingerprint(inputs), s.now)
@@ -60,16 +60,16 @@ func (s *teardownStep) awaitTry(inputs resolve.Resolved) progress {
 	return s.after(left)
 }
 
-// operationFailed records a failed call, how many there were in a row and when the next one is due. It returns what
-// leads to that one.
+// operationFailed records a failed call, the number of failures in a row and the time of the next try. It returns what
+// triggers that try.
 func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) progress {
 	proceed := onInputs
 	failures, state := p.failuresOf(kind), v1beta1.OperationProcessing
 	before := p.states.get(p.machine).pace
 	if before.tried == fingerprint {
-		failures = max(failures, before.failures) // The status with the last one may not be written.
+		failures = max(failures, before.failures) // The status with the last failure may not have been written.
 	}
-	failures = oneMore(failures)
+	failures = increment(failures)
 	if c.isRejection() {
 		state = v1beta1.OperationFailed
 	}

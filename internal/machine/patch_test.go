@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestPatchesOfHalvesAreThoseOfTheWhole(t *testing.T) {
+func TestPatchesOfStatusAndRestEqualTheFullPatch(t *testing.T) {
 	before := &v1beta1.Machine{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "Machine"},
 		ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u", ResourceVersion: "7",
@@ -42,7 +42,7 @@ func TestPatchesOfHalvesAreThoseOfTheWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			after := before.DeepCopy()
 			test.change(after)
-			whole, err := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
+			full, err := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,14 +51,14 @@ func TestPatchesOfHalvesAreThoseOfTheWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			var want, got map[string]any
-			if err := json.Unmarshal(whole, &want); err != nil {
+			if err := json.Unmarshal(full, &want); err != nil {
 				t.Fatal(err)
 			}
 			if err := json.Unmarshal(half, &got); err != nil {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(got, want) {
-				t.Errorf("the patch is %s instead of %s", half, whole)
+				t.Errorf("the patch is %s instead of %s", half, full)
 			}
 		})
 	}

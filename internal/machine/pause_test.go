@@ -11,11 +11,11 @@ import (
 )
 
 // Rules: join-timeout-fails-machine, paused-machine-untouched.
-func TestTheTimeOfAPauseDoesNotCountAfterAFailedLaunch(t *testing.T) {
+func TestPauseDoesNotCountAfterAFailedLaunch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	failure := provider.Errorf(provider.Unavailable, "no")
 	w.cloud.Fail("Create", failure, failure)
 	w.reconcile("m")
@@ -26,7 +26,7 @@ func TestTheTimeOfAPauseDoesNotCountAfterAFailedLaunch(t *testing.T) {
 	w.update("m", func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPaused) })
 	w.reconcile("m")
 	if m := w.get("m"); m.Status.FailureReason != "" {
-		t.Fatalf("the pause counts: %s: %s", m.Status.FailureReason, m.Status.FailureMessage)
+		t.Fatalf("the time of the pause counts: %s: %s", m.Status.FailureReason, m.Status.FailureMessage)
 	}
 	w.step(time.Minute)
 	w.untilPhase("m", v1beta1.MachineRunning)

@@ -21,14 +21,14 @@ import (
 // DefaultPreserveTimeout is how long a preserved Machine is kept.
 const DefaultPreserveTimeout = 96 * time.Hour
 
-// DefaultPreserveLimit is how many Machines of one owner are preserved at a time because they failed.
+// DefaultPreserveLimit is how many failed Machines of one owner are preserved at the same time.
 const DefaultPreserveLimit = 3
 
-// preservationStep keeps a Machine that somebody wants to inspect.
+// preservationStep keeps a Machine for inspection.
 type preservationStep struct{ *pass }
 
-// run keeps a Machine that somebody wants to inspect, and deletes it when its time is over. All of it follows
-// from what is written in the Machine, so that it can be cut anywhere: its Node is cordoned before its set replaces it.
+// run preserves a Machine for inspection, and deletes it when its time is over. All decisions follow from the Machine
+// itself, so that a crash at any point does no harm. The Node is cordoned before the set replaces the Machine.
 func (s *preservationStep) run(ctx context.Context) (progress, error) {
 	m := s.machine
 	switch {
@@ -41,7 +41,7 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 		}
 	case preservation.Due(m):
 		if s.outage() {
-			s.requeueIn(targetPoll) // Nothing is replaced now.
+			s.requeueIn(targetPoll) // No machine is replaced during an outage.
 			return next, nil
 		}
 	default:
@@ -55,7 +55,7 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 	}
 	until, err := preservation.Until(s.machine)
 	if err != nil {
-		message := "The machine is preserved and will not be deleted: " + err.Error() + "."
+		message := "The machine is preserved and will not be deleted automatically: " + err.Error() + "."
 		if s.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonInvalidConfiguration, message) {
 			s.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
 		}
@@ -63,10 +63,10 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 	}
 	left := until.Sub(s.now)
 	if left <= 0 {
-		return onMachine, s.end(ctx)
+		return onMachine, s.deleteExpired(ctx)
 	}
 	s.requeueIn(left)
-	message := fmt.Sprintf("The machine belongs to no set any more. It is preserved until %s and then deleted.",
+	message := fmt.Sprintf("The machine was removed from its set. It is preserved until %s and then deleted.",
 		until.UTC().Format(time.RFC3339))
 	if s.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonPreserved, message) {
 		s.note(v1beta1.ReasonPreserved, "Preserve", message)
@@ -74,20 +74,20 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// withinLimit cordons the Node of the Machine and takes the Machine from its set. It does neither, and
-// reports that, where the Machine is preserved only because it failed and as many others of its owner are as may be:
-// where all of a fleet fail, keeping each would cost money for days. Machines fail together, so those of one owner are
-// counted one after the other.
+// withinLimit cordons the Node of the Machine and removes the Machine from its set. It does neither, and returns false,
+// if the Machine is preserved only because it failed and the limit of its owner is reached. If all machines of a fleet
+// fail, keeping each of them would cost money for days. Machines may fail at the same time, so a lock ensures that
+// those of one owner are counted one after the other.
 func (s *preservationStep) withinLimit(ctx context.Context) (bool, error) {
 	m := s.machine
 	if !preservation.Preserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
 		defer s.states.preserving.Lock(m.Namespace + "/" + preservation.Origin(m))()
-		n, err := s.count(ctx)
+		n, err := s.countPreserved(ctx)
 		if err != nil {
 			return false, err
 		}
 		if n >= s.PreserveLimit {
-			message := fmt.Sprintf("No more than %s of %s may be preserved because they failed (--preserve-limit), and %d are. This one is replaced.",
+			message := fmt.Sprintf("The machine is replaced and not preserved: at most %s of %s may be preserved because they failed (--preserve-limit), and %d are.",
 				wording.Count(s.PreserveLimit, "machine"), preservation.Origin(m), n)
 			if s.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooManyPreserved, message) {
 				s.warn(v1beta1.ReasonTooManyPreserved, "Preserve", message)
@@ -101,9 +101,9 @@ func (s *preservationStep) withinLimit(ctx context.Context) (bool, error) {
 	return true, s.leaveSet(ctx)
 }
 
-// count counts the Machines of the same owner that are preserved because they failed. The cache shows what
-// this process wrote itself.
-func (s *preservationStep) count(ctx context.Context) (n int, err error) {
+// countPreserved counts the Machines of the same owner that are preserved because they failed. The cache includes this
+// process's own writes.
+func (s *preservationStep) countPreserved(ctx context.Context) (n int, err error) {
 	list := &v1beta1.MachineList{}
 	if err := s.Client.List(ctx, list, client.InNamespace(s.machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return 0, fmt.Errorf("list preserved machines: %w", err)
@@ -118,7 +118,7 @@ func (s *preservationStep) count(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// leaveSet takes the Machine from its set, and says until when it is kept, in one patch.
+// leaveSet removes the Machine from its set and records until when it is preserved, in one patch.
 func (s *preservationStep) leaveSet(ctx context.Context) error {
 	m := s.machine
 	_, hash := m.Labels[v1beta1.LabelTemplateHash]
@@ -141,10 +141,10 @@ func (s *preservationStep) leaveSet(ctx context.Context) error {
 	})
 }
 
-// refusePast removes a time that is past from a Machine that was never preserved: a typing error must not delete a
-// machine that works.
+// refusePast removes a past time from a Machine that was never preserved. A typing error must not delete a working
+// machine.
 func (s *preservationStep) refusePast(ctx context.Context) error {
-	message := fmt.Sprintf("The annotation %s=%.64s was removed: this time is past, and the machine was not preserved. "+
+	message := fmt.Sprintf("Removed the annotation %s=%.64s: the time is in the past, and the machine was not preserved. "+
 		"Set a later time, or delete the machine.", v1beta1.AnnotationPreservedUntil,
 		s.machine.Annotations[v1beta1.AnnotationPreservedUntil])
 	err := s.patchMachine(ctx, func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPreservedUntil) })
@@ -154,8 +154,8 @@ func (s *preservationStep) refusePast(ctx context.Context) error {
 	return err
 }
 
-// end deletes a Machine whose time is over, if nobody has changed it.
-func (s *preservationStep) end(ctx context.Context) error {
+// deleteExpired deletes a Machine whose time is over, unless another client has changed it.
+func (s *preservationStep) deleteExpired(ctx context.Context) error {
 	m := s.before
 	gone := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
 	err := s.Client.Delete(ctx, gone, client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
@@ -165,7 +165,7 @@ func (s *preservationStep) end(ctx context.Context) error {
 	return nil
 }
 
-// cordon cordons the Node of a preserved Machine. While the Machine is paused, its administrator decides.
+// cordon cordons the Node of a preserved Machine. While the Machine is paused, the Node is left to the administrator.
 func (s *preservationStep) cordon(ctx context.Context) error {
 	ref := s.machine.Status.NodeRef
 	if s.Target == nil || ref == nil || machinestate.Paused(s.machine) {
@@ -177,7 +177,7 @@ func (s *preservationStep) cordon(ctx context.Context) error {
 		_, err = drain.Cordon(ctx, s.Target.Nodes, node)
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // It is gone.
+		return nil // The Node is gone, or another client changed it.
 	}
 	return err
 }
@@ -210,15 +210,14 @@ func (s *preservationStep) tooLate() {
 	}
 }
 
-// await reconciles a Machine again that must be preserved because of this pass's findings: that is
-// written down first.
-func (s *preservationStep) await() {
+// requeueIfDue requeues a Machine that must be preserved because of what this pass found. The finding is written first.
+func (s *preservationStep) requeueIfDue() {
 	if preservation.Due(s.machine) && !preservation.Due(s.before) {
 		s.requeueIn(time.Millisecond)
 	}
 }
 
-// updateUnlessPreserved leaves the instance of a preserved Machine as it is, unless its replacement has begun.
+// updateUnlessPreserved does not change the instance of a preserved Machine, unless its replacement has begun.
 func (s *preservationStep) updateUnlessPreserved(ctx context.Context) (progress, error) {
 	if preservation.Preserved(s.machine) && !s.machine.Replacing() {
 		s.drain.end()
@@ -230,7 +229,7 @@ func (s *preservationStep) updateUnlessPreserved(ctx context.Context) (progress,
 	return s.update.run(ctx)
 }
 
-// uncordonUnlessPreserved ends the disruption of the Node where nothing is in the way.
+// uncordonUnlessPreserved puts the Node back into service, unless the Machine is preserved.
 func (s *preservationStep) uncordonUnlessPreserved(ctx context.Context) error {
 	if preservation.Preserved(s.machine) {
 		return s.cordon(ctx)

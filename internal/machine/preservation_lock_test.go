@@ -11,7 +11,7 @@ import (
 )
 
 // Rule: locks-not-held-for-others.
-func TestPreservationDoesNotWaitForThatOfAnotherOwner(t *testing.T) {
+func TestPreservationDoesNotWaitForAnotherOwner(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	fail := func(name, owner string) {

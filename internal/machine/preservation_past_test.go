@@ -8,10 +8,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A typing error in a time does not delete a machine that works.
+// A typing error in a time does not delete a working machine.
 //
 // Rule: preserved-until-is-in-the-future.
-func TestATimeThatIsPastDoesNotDeleteAMachineThatWasNeverPreserved(t *testing.T) {
+func TestPastTimeDoesNotDeleteAMachineThatWasNeverPreserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -30,12 +30,12 @@ func TestATimeThatIsPastDoesNotDeleteAMachineThatWasNeverPreserved(t *testing.T)
 		t.Errorf("events %v", got)
 	}
 
-	// One that is preserved may be released by a time that is past.
+	// A preserved machine may be released by a past time.
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	w.reconcile("m")
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, past)
 	w.reconcile("m")
 	if m := w.get("m"); m != nil && m.DeletionTimestamp.IsZero() {
-		t.Error("a preserved machine whose time is over stays")
+		t.Error("a preserved machine remains although its time is over")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// ofASet gives a machine what a set's machines have.
+// ofASet gives a machine the labels and the owner of a set's machine.
 func ofASet(m *v1beta1.Machine) {
 	m.Labels[v1beta1.LabelTemplateHash], m.Labels[v1beta1.LabelMachineSet], m.Labels["app"] = "abc", "web", "web"
 	controls := true
@@ -36,27 +36,27 @@ func (w *world) request(name, reason string, status metav1.ConditionStatus) {
 	}
 }
 
-// wantPreserved fails the test if the machine was not preserved, for the time that is left.
+// wantPreserved fails the test unless the machine is preserved for the remaining time.
 func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine {
 	w.t.Helper()
 	m := w.get(name)
 	if m.Labels[v1beta1.LabelTemplateHash] != "" || m.Labels[v1beta1.LabelMachineSet] != "" ||
 		metav1.GetControllerOf(m) != nil || m.Labels["app"] != "web" {
-		w.t.Errorf("it still belongs to its set: %v %v", m.Labels, m.OwnerReferences)
+		w.t.Errorf("the machine still belongs to its set: %v %v", m.Labels, m.OwnerReferences)
 	}
 	until, err := preservation.Until(m)
 	if err != nil || until.Sub(w.clock.Now().Add(left)).Abs() > time.Second {
-		w.t.Errorf("it is kept until %v (%v), want %s from now", until, err, left)
+		w.t.Errorf("the machine is preserved until %v (%v), want %s from now", until, err, left)
 	}
 	w.wantCondition(m, v1beta1.ConditionPreserved, metav1.ConditionTrue, v1beta1.ReasonPreserved)
 	if node := w.getNode(nodeNameOf(w.namespace, name)); node != nil && !node.Spec.Unschedulable {
-		w.t.Error("its node is not cordoned")
+		w.t.Error("the node is not cordoned")
 	}
 	return m
 }
 
-// Rules preserve-on-request, preservation-ends-on-time: with "now" a machine is cordoned and taken from its set at
-// once, in one write of its own, and deleted when its time is over, not before.
+// Rules preserve-on-request, preservation-ends-on-time: with "now", a machine is cordoned and removed from its set at
+// once, with a write of its own. It is deleted when its time is over, and not earlier.
 func TestAMachineIsPreservedNow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -78,33 +78,33 @@ func TestAMachineIsPreservedNow(t *testing.T) {
 	w.step(time.Minute)
 	w.reconcile("m")
 	if m := w.get("m"); m.DeletionTimestamp.IsZero() {
-		t.Fatal("its time is over, and it is not deleted")
+		t.Fatal("the machine is not deleted although its time is over")
 	}
 	w.untilGone("m")
 	w.wantNothingLeft("m")
 }
 
-// Rule preserve-on-request: with "when-failed" it is preserved when it fails or must be replaced, and only where its
-// set would replace it.
+// Rule preserve-on-request: with "when-failed", a machine is preserved when it fails or must be replaced, but only if
+// its set would replace it.
 func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 	t.Parallel()
 	vanish := func(w *world) {
 		w.cloud.Vanish(w.get("m").Spec.ProviderID)
-		w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+		w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
 	}
 	for name, c := range map[string]struct {
 		spoil     func(*world)
 		preserved bool
 	}{
-		"healthy":          {func(*world) {}, false},
-		"failed":           {vanish, true},
-		"to be replaced":   {func(w *world) { w.request("m", v1beta1.ReasonBuiltInPolicy, "True") }, true},
-		"by somebody else": {func(w *world) { w.request("m", v1beta1.ReasonExternalRemediation, "True") }, false},
+		"healthy":                   {func(*world) {}, false},
+		"failed":                    {vanish, true},
+		"to be replaced":            {func(w *world) { w.request("m", v1beta1.ReasonBuiltInPolicy, "True") }, true},
+		"by an external remediator": {func(w *world) { w.request("m", v1beta1.ReasonExternalRemediation, "True") }, false},
 		"retries exhausted": {func(w *world) { vanish(w); w.request("m", v1beta1.ReasonRetriesExhausted, "False") },
 			false},
-		"not to be remediated": {func(w *world) { vanish(w); w.annotate("m", v1beta1.AnnotationSkipRemediation) }, false},
-		"paused":               {func(w *world) { vanish(w); w.annotate("m", v1beta1.AnnotationPaused) }, false},
-		"of another schema": {func(w *world) {
+		"exempt from remediation": {func(w *world) { vanish(w); w.annotate("m", v1beta1.AnnotationSkipRemediation) }, false},
+		"paused":                  {func(w *world) { vanish(w); w.annotate("m", v1beta1.AnnotationPaused) }, false},
+		"of another type version": {func(w *world) {
 			vanish(w)
 			w.update("m", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" })
 		}, false},
@@ -130,8 +130,8 @@ func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 	}
 }
 
-// Rule preserve-on-request: what a machine failed of is written down before it is preserved, and it does not wait for
-// an event.
+// Rule preserve-on-request: the failure of a machine is written before the machine is preserved, and the preservation
+// does not wait for an event.
 func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -140,7 +140,7 @@ func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 		set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveWhenFailed)
 	})
 	w.cloud.Vanish(w.get("m").Spec.ProviderID)
-	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+	w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
 	w.step(w.cloud.Settle)
 	w.step(w.reconcile("m").RequeueAfter)
 	result := w.reconcile("m")
@@ -153,17 +153,17 @@ func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
-// Rule preserve-on-request: a machine without an instance has nothing to check, and there is none made for one that
-// is preserved.
+// Rule preserve-on-request: a machine without an instance has nothing to inspect, and no instance is created for a
+// preserved machine.
 func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	w.cloud.Fail("Create", provider.Errorf(provider.ResourceExhausted, "no capacity"))
-	w.born("m", ofASet, func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) })
+	w.createMachine("m", ofASet, func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) })
 	w.reconcile("m")
 	if m := w.get("m"); preservation.Preserved(m) || metav1.GetControllerOf(m) == nil {
-		t.Errorf("it was preserved: %v", m.Annotations)
+		t.Errorf("the machine was preserved: %v", m.Annotations)
 	}
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Add(time.Hour).Format(time.RFC3339))
 	w.step(30 * time.Minute)
@@ -171,13 +171,13 @@ func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	w.reconcile("m")
 	w.wantPreserved("m", 30*time.Minute)
 	if calls := w.effects.calls(); len(calls) > 0 {
-		t.Errorf("asked of the cloud: %q", calls)
+		t.Errorf("calls to the cloud: %q", calls)
 	}
 }
 
-// Rule preserved-machine-unchanged: while a machine is preserved its instance and its cordon stay as they are,
-// whatever its node and its specification say.
-func TestAMachineThatIsPreservedStaysAsItIs(t *testing.T) {
+// Rule preserved-machine-unchanged: while a machine is preserved, its instance and its cordon stay unchanged, even if
+// its node or its specification changes.
+func TestPreservedMachineStaysUnchanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -193,14 +193,14 @@ func TestAMachineThatIsPreservedStaysAsItIs(t *testing.T) {
 	w.effects.clear()
 	w.reconcile("m")
 	if calls := w.effects.calls(); len(calls) > 0 {
-		t.Errorf("asked of the cloud: %q", calls)
+		t.Errorf("calls to the cloud: %q", calls)
 	}
 	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
-// Rule preservation-ends-on-time: a person may keep it for longer or shorter, and a time that is none keeps it for
-// ever.
-func TestTheTimeOfAMachineThatIsPreservedCanBeChanged(t *testing.T) {
+// Rule preservation-ends-on-time: an administrator may preserve a machine for a longer or shorter time. An invalid time
+// preserves it indefinitely.
+func TestPreservationTimeCanBeChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -224,24 +224,24 @@ func TestTheTimeOfAMachineThatIsPreservedCanBeChanged(t *testing.T) {
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Format(time.RFC3339))
 	w.reconcile("m")
 	if w.get("m").DeletionTimestamp.IsZero() {
-		t.Error("its time is over, and it is not deleted")
+		t.Error("the machine is not deleted although its time is over")
 	}
 }
 
-// Rule preserved-machines-limited: of one owner only so many are preserved because they failed, whichever way the
-// owner can be reported. Others report it and are replaced, now is always preserved, and a place that becomes free is
-// used.
-func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
+// Rule preserved-machines-limited: only a limited number of failed machines of one owner are preserved, whether the
+// owner is a set or a deployment. The others report this and are replaced. A machine with "now" is always preserved,
+// and a free place is used.
+func TestPreservedFailedMachinesAreLimited(t *testing.T) {
 	t.Parallel()
-	of := func(change func(*v1beta1.Machine)) func(*v1beta1.Machine) {
+	ownedBy := func(change func(*v1beta1.Machine)) func(*v1beta1.Machine) {
 		return func(m *v1beta1.Machine) {
 			ofASet(m)
 			change(m)
 		}
 	}
 	for name, owner := range map[string]func(*v1beta1.Machine){
-		"a set alone": of(func(*v1beta1.Machine) {}),
-		"any set of a deployment": of(func(m *v1beta1.Machine) {
+		"a standalone set": ownedBy(func(*v1beta1.Machine) {}),
+		"any set of a deployment": ownedBy(func(m *v1beta1.Machine) {
 			m.Labels[v1beta1.LabelMachineDeployment], m.Labels[v1beta1.LabelMachineSet] = "web", "web-"+m.Name
 		}),
 	} {
@@ -267,7 +267,7 @@ func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 				t.Errorf("preserved %t, due %t: %s", preservation.Preserved(d), preservation.Due(d), c.Message)
 			}
 			if w.getNode(nodeNameOf(w.namespace, "d")).Spec.Unschedulable {
-				t.Error("its node is cordoned")
+				t.Error("the node is cordoned")
 			}
 			w.wantRest("d")
 			w.annotateWith("d", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
@@ -284,9 +284,9 @@ func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 	}
 }
 
-// Rule preservation-ends-on-time: who removes both annotations has an ordinary machine without an owner, whose node
-// takes pods again.
-func TestAMachineIsNoLongerPreserved(t *testing.T) {
+// Rule preservation-ends-on-time: without both annotations, the machine is an ordinary machine without an owner, and
+// its node accepts pods again.
+func TestPreservationCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -300,34 +300,34 @@ func TestAMachineIsNoLongerPreserved(t *testing.T) {
 	w.reconcile("m")
 	for _, c := range w.get("m").Status.Conditions {
 		if c.Type == v1beta1.ConditionPreserved {
-			t.Errorf("the condition is left: %+v", c)
+			t.Errorf("the condition remains: %+v", c)
 		}
 	}
 	if w.getNode(nodeNameOf(w.namespace, "m")).Spec.Unschedulable {
-		t.Error("the node is left cordoned")
+		t.Error("the node remains cordoned")
 	}
 	w.wantRest("m")
 }
 
-// Rule preserved-condition-says-why: a wish that is there is none said and does no harm, and so is one that comes too
-// late. (The API refuses other values where the policies are installed.)
-func TestWishesThatCannotBeFulfilled(t *testing.T) {
+// Rule preserved-condition-says-why: an invalid request to preserve a machine is reported and does no harm, and so is
+// one that comes too late. (The API refuses other values if the admission policies are installed.)
+func TestInvalidPreservationRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	w.running("m", ofASet, func(m *v1beta1.Machine) {
 		m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "a.example.com", Owner: "o"}}
 	})
-	odd := w.get("m")
-	set(&odd.Annotations, v1beta1.AnnotationPreserve, "sometimes")
-	p := newPass(&pass{Reconciler: w.process, before: odd, machine: odd, now: w.clock.Now()})
+	invalid := w.get("m")
+	set(&invalid.Annotations, v1beta1.AnnotationPreserve, "sometimes")
+	p := newPass(&pass{Reconciler: w.process, before: invalid, machine: invalid, now: w.clock.Now()})
 	w.events.take()
 	for range 2 {
 		if proceed, err := p.preservation.run(t.Context()); err != nil || proceed != next {
 			t.Errorf("waits for %b, %v", proceed, err)
 		}
 	}
-	c := w.wantCondition(odd, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration)
+	c := w.wantCondition(invalid, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration)
 	if events := w.events.take(); !strings.Contains(c.Message, `"sometimes"`) || len(events) != 1 {
 		t.Errorf("the message is %q, events %q", c.Message, events)
 	}
@@ -341,8 +341,8 @@ func TestWishesThatCannotBeFulfilled(t *testing.T) {
 	}
 }
 
-// Rule preserved-machine-unchanged: nothing is preserved while the target cluster is unreachable, since nothing is
-// replaced then.
+// Rule preserved-machine-unchanged: no machine is preserved while the target cluster is unreachable, because no machine
+// is replaced then.
 func TestNothingIsPreservedInAnOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -5,51 +5,52 @@ import (
 	"time"
 )
 
-// progress is the result of a step. It is next, or says what leads to another pass over the Machine: any of some
-// triggers (see Wiring), a time, or the error that the step returns.
+// progress is the result of a step. It is next, or the triggers that lead to another pass over the Machine: watch
+// events (see Wiring), a time, or the error that the step returns.
 type progress uint16
 
 const (
-	// next lets the next step follow in the same pass.
+	// next means that the next step runs in the same pass.
 	next progress = 0
-	// onError is the retry of the queue. The step returns the error.
+	// onError means that the queue retries. The step returns the error.
 	onError progress = 1 << iota
-	// atTime is the time that the step has asked for; see after.
+	// atTime means that the step scheduled a pass; see after.
 	atTime
 
-	// onMachine is a change of the Machine by others.
+	// onMachine means that another client changes the Machine.
 	onMachine
-	// onOtherMachine is that another Machine with the same provider ID goes, or gets another instance.
+	// onOtherMachine means that another Machine with the same provider ID is deleted or gets another instance.
 	onOtherMachine
-	// onClass is a change of the Machine's class.
+	// onClass means that the Machine's class changes.
 	onClass
-	// onSecret is a change of a Secret that the Machine is made from.
+	// onSecret means that a Secret of the Machine or its class changes.
 	onSecret
-	// onNode is a change of the Machine's Node, or of one that may be.
+	// onNode means that the Machine's Node changes, or a Node that may be the Machine's.
 	onNode
-	// onDrain is news of the drain of the Machine's Node.
+	// onDrain means that there is news of the drain of the Machine's Node.
 	onDrain
-	// onSlot is that the Machine has got a slot for its creation.
+	// onSlot means that the Machine gets a slot for its creation.
 	onSlot
-	// onRequest is a request of another part of the process, such as of a list in which the instance is missing.
+	// onRequest means that another part of the process requests a pass, for example because the instance is missing
+	// from a list.
 	onRequest
 
-	// endOfTriggers is behind the last trigger.
+	// endOfTriggers follows the last trigger.
 	endOfTriggers
 )
 
-// onInputs is a change of anything that the Machine is made from.
+// onInputs means that an input of the launch changes.
 const onInputs = onMachine | onClass | onSecret
 
-var errNoWake = errors.New("a step waits, and nothing leads to another pass over the machine: this is a bug")
+var errNoWake = errors.New("a step waits, but nothing triggers another pass over the machine: this is a bug")
 
-// after asks for another pass after d at the latest.
+// after schedules another pass after d at the latest.
 func (p *pass) after(d time.Duration) progress {
 	p.requeueIn(d)
 	return atTime
 }
 
-// unless returns next if a condition holds.
+// unless returns next if the condition holds.
 func (w progress) unless(holds bool) progress {
 	if holds {
 		return next
@@ -57,8 +58,8 @@ func (w progress) unless(holds bool) progress {
 	return w
 }
 
-// check returns an error if a pass without an error waits for a time and has asked for none, or for the retry of an
-// error. Then the queue retries, and the Machine is not forgotten.
+// check returns an error if a pass without an error waits for a time but has scheduled none, or waits for the retry of
+// an error. Then the queue retries, so that the Machine is not forgotten.
 func (w progress) check(requeueAfter time.Duration) error {
 	if w&atTime != 0 && requeueAfter == 0 || w == onError {
 		return errNoWake

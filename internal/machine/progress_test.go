@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// Every trigger that a step may wait for leads to a pass.
+// Each trigger that a step may wait for leads to a pass.
 //
 // Rule: step-says-what-wakes-it.
 func TestEveryTriggerIsWired(t *testing.T) {
@@ -38,12 +38,12 @@ func TestEveryTriggerIsWired(t *testing.T) {
 	}
 	table := w.process.Wiring(w.api, drains)
 	if got := len(table.AllWatches()) + len(table.Sources); got != len(all) {
-		t.Errorf("the controller has %d watches and sources, and there are %d triggers", got, len(all))
+		t.Errorf("the controller has %d watches and sources, but there are %d triggers", got, len(all))
 	}
 }
 
 // Rule: step-says-what-wakes-it.
-func TestAPassThatWaitsForNothingIsRetried(t *testing.T) {
+func TestPassThatWaitsForNothingIsRetried(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		waits progress
@@ -64,8 +64,8 @@ func TestAPassThatWaitsForNothingIsRetried(t *testing.T) {
 	}
 }
 
-// A step that says onError returns an error, and one that says anything else does not only hope: the compiler accepts a
-// number that stands for nothing, so the names are compared with the declared ones.
+// A step that waits onError returns an error, and other steps name declared triggers. The compiler accepts any number
+// as a progress, so this test compares the names with the declared ones.
 //
 // Rule: step-says-what-wakes-it.
 func TestStepsWaitForDeclaredTriggers(t *testing.T) {
@@ -91,7 +91,7 @@ func TestStepsWaitForDeclaredTriggers(t *testing.T) {
 			last, ok := r.Results[len(r.Results)-1].(*ast.Ident)
 			wakes, named := r.Results[len(r.Results)-2].(*ast.Ident)
 			if ok && named && wakes.Name == "onError" && last.Name == "nil" {
-				t.Errorf("%s: a step waits for the retry of an error, and returns none", name)
+				t.Errorf("%s: a step waits for the retry of an error, but returns no error", name)
 			}
 			return true
 		})

@@ -13,20 +13,20 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// triesPerAnswer is how many waiting Machines one answer of the cloud hurries. Each of their tries that succeeds
-// hurries as many, so that a cloud that has just recovered is asked by few at first.
+// triesPerAnswer is how many waiting Machines are tried early when a call succeeds. Each of these tries that succeeds
+// triggers as many more. So a cloud that has just recovered gets only a few calls at first.
 const triesPerAnswer = 2
 
 // recovery has the Machines that wait because the cloud failed. At the end of a long outage their waits have grown to
-// minutes, and no event says that the cloud is back. A call that succeeds for another Machine says it.
+// minutes, and no event shows that the cloud has recovered. A call that succeeds for another Machine shows it.
 type recovery struct {
 	mu      sync.Mutex
 	waiting map[types.NamespacedName]failedCall
 }
 
-// failedCall is why a Machine waits.
+// failedCall is the failed call because of which a Machine waits.
 type failedCall struct {
-	// at is when the call failed, and notBefore the time before which the cloud asked not to be called.
+	// at is when the call failed. notBefore is the time before which the cloud asked not to be called.
 	at, notBefore time.Time
 }
 
@@ -49,16 +49,15 @@ func (r *recovery) wait(machine types.NamespacedName, at, notBefore time.Time) {
 	r.waiting[machine] = failedCall{at: at, notBefore: notBefore}
 }
 
-// forget drops a Machine that waits no longer.
+// forget drops a Machine that does not wait any more.
 func (r *recovery) forget(machine types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, machine)
 }
 
-// answered returns the Machines to be tried now that a call has succeeded, the longest-waiting first. They count as
-// waiting no longer.
-func (r *recovery) answered(now time.Time) (hurried []types.NamespacedName) {
+// takeNext removes and returns the Machines to try now that a call has succeeded, the longest-waiting first.
+func (r *recovery) takeNext(now time.Time) (hurried []types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	hurried = slices.SortedFunc(maps.Keys(r.waiting), func(a, b types.NamespacedName) int {
@@ -74,13 +73,13 @@ func (r *recovery) answered(now time.Time) (hurried []types.NamespacedName) {
 	return hurried
 }
 
-// answered takes note that a Create, Update or Delete of this Machine succeeded, and moves forward the next try of
+// callSucceeded records that a Create, Update or Delete for this Machine succeeded, and moves forward the next try of
 // Machines whose calls failed before.
-func (p *pass) answered() {
+func (p *pass) callSucceeded() {
 	self := client.ObjectKeyFromObject(p.machine)
 	p.recovery.forget(self)
 	now := p.Clock.Now()
-	for _, machine := range p.recovery.answered(now) {
+	for _, machine := range p.recovery.takeNext(now) {
 		p.states.hurry(machine, now)
 		p.trigger.Enqueue(machine)
 	}

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// throttledFor is the cloud's answer that names the time of the next call.
+// throttledFor returns an error of the cloud that names the time of the next call.
 func throttledFor(d time.Duration) error {
 	err := provider.Errorf(provider.Throttled, "too many requests")
 	err.RetryAfter = d
@@ -72,14 +72,14 @@ func TestARefusedDeleteIsNotRepeatedByEvents(t *testing.T) {
 	}
 }
 
-// The lookup with which the deletion of an unrecorded instance begins is paced like Delete.
+// The lookup with which the deletion of an unrecorded instance begins backs off like Delete.
 //
 // Rule: one-try-per-backoff.
 func TestARefusedLookupOfADeletionIsNotRepeatedByEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.cloud.Fail("Create", provider.Errorf(provider.Unavailable, "no"))
 	w.reconcile("m")
 	w.delete("m")
@@ -93,7 +93,7 @@ func TestARefusedLookupOfADeletionIsNotRepeatedByEvents(t *testing.T) {
 	want(t, "driver calls before the time that the cloud named", w.effects.calls())
 }
 
-// A replacement under the same Machine removes the old instance at the same pace.
+// A replacement under the same Machine deletes the old instance with the same backoff.
 //
 // Rule: one-try-per-backoff.
 func TestARefusedDeleteOfAReplacedInstanceIsNotRepeatedByEvents(t *testing.T) {
@@ -111,10 +111,10 @@ func TestARefusedDeleteOfAReplacedInstanceIsNotRepeatedByEvents(t *testing.T) {
 	w.wantDeletes(2)
 }
 
-// New credentials and an administrator's request are worth a try at once.
+// New credentials, or an administrator's request, cause a try at once.
 //
 // Rules: one-try-per-backoff, retry-annotation-tries-now.
-func TestAChangeHurriesARefusedDelete(t *testing.T) {
+func TestChangedInputsRetryARefusedDeleteAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -144,11 +144,12 @@ func (w *world) queueOf() workqueue.TypedRateLimitingInterface[reconcile.Request
 	return queue
 }
 
-// A machine that waits for minutes because the cloud failed tries again soon after the cloud has answered for another
-// one, once for each of its own waits: a machine whose calls alone fail is not tried at the pace of the others.
+// A machine that waits for minutes because the cloud failed is tried again soon after a call for another machine
+// succeeded. This happens once for each of its own waits, so that a machine whose calls alone fail is not tried at the
+// pace of the others.
 //
 // Rule: recovered-cloud-tried-soon.
-func TestACloudThatAnswersOthersAgainIsTriedSoon(t *testing.T) {
+func TestRecoveredCloudIsTriedSoon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -169,7 +170,7 @@ func TestACloudThatAnswersOthersAgainIsTriedSoon(t *testing.T) {
 	within(t, "the wait", wait, 5*time.Minute, 7*time.Minute)
 	w.wantDeletes(11)
 
-	w.born("new")
+	w.createMachine("new")
 	w.step(time.Second)
 	w.reconcile("new") // The cloud creates an instance.
 	w.wantEnqueued(queue, "m")
@@ -185,36 +186,36 @@ func TestACloudThatAnswersOthersAgainIsTriedSoon(t *testing.T) {
 		}
 	}
 	if queue.Len() != 0 {
-		t.Error("the second answer hurried a machine whose early try failed")
+		t.Error("the second success triggered a machine whose early try had failed")
 	}
 	w.step(wait)
 	w.reconcile("m")
 	if w.get("m") != nil {
-		t.Error("the machine is not deleted at its regular time")
+		t.Error("the machine is not deleted at the regular time of its next try")
 	}
 }
 
-// Rule: recovered-cloud-tried-soon. A creation that waits is hurried as well, and none before the time that the cloud
+// Rule: recovered-cloud-tried-soon. A waiting creation is also tried early, but not before the time that the cloud
 // named.
-func TestARecoveredCloudIsNotAskedBeforeTheTimeItNamed(t *testing.T) {
+func TestRecoveredCloudIsNotCalledBeforeTheTimeItNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	queue := w.queueOf()
-	w.born("m")
+	w.createMachine("m")
 	w.cloud.Fail("Create", throttledFor(time.Minute))
 	w.reconcile("m")
-	w.born("other")
+	w.createMachine("other")
 	w.reconcile("other")
 	if queue.Len() != 0 {
-		t.Error("a machine was hurried before the time that the cloud named")
+		t.Error("a machine was triggered before the time that the cloud named")
 	}
 	w.wantQuiet("m")
 
-	w.born("failing")
+	w.createMachine("failing")
 	w.cloud.Fail("Create", provider.Errorf(provider.PermissionDenied, "no"))
 	w.reconcile("failing")
-	w.born("fourth")
+	w.createMachine("fourth")
 	w.reconcile("fourth")
 	w.wantEnqueued(queue, "failing")
 	w.reconcile("failing")

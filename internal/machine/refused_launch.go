@@ -7,22 +7,22 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A fleet whose every creation was refused, as with wrong credentials, has no instances. Its Machines must be deletable
-// without those credentials. So the status records that all creations were refused, durably taken back before the next
-// one is sent: a process that is killed in the middle of a Create leaves no record.
+// If every creation of a fleet was refused, for example because of wrong credentials, its Machines have no instances
+// and must be deletable without those credentials. So the status records that all creations were refused. The record is
+// durably removed before the next Create is sent, so that a process that is killed during a Create leaves no record.
 
-// refusedLaunch reports whether the status says that every Create was refused.
+// refusedLaunch reports whether the status records that every Create was refused.
 func refusedLaunch(m *v1beta1.Machine) bool { return m.Status.Launch != nil && m.Status.Launch.Refused }
 
-// refuses reports whether an error of Create means that it took no effect, and no earlier one did. AlreadyExists means
-// that an earlier one did.
+// refuses reports whether an error of Create means that neither this call nor an earlier one took effect. AlreadyExists
+// means that an earlier one did.
 func refuses(err error) bool {
 	code := provider.CodeOf(err)
 	return err != nil && !code.Ambiguous() && code != provider.AlreadyExists
 }
 
-// takeRefusedBack removes the record before another Create is sent.
-func (s *launchStep) takeRefusedBack(ctx context.Context) error {
+// withdrawRefused removes the record before another Create is sent.
+func (s *launchStep) withdrawRefused(ctx context.Context) error {
 	if !refusedLaunch(s.machine) {
 		return nil
 	}
@@ -45,8 +45,8 @@ func (s *launchStep) recordRefused(refused bool) {
 	s.machine.Status.Launch = &launch
 }
 
-// neverCreated reports whether every Create for a Machine without an instance was refused. The removal of the finalizer
-// fails if the Machine has changed since it was read.
+// neverCreated reports whether every Create for a Machine without an instance was refused. The later removal of the
+// finalizer fails if the Machine has changed since it was read.
 func (s *teardownStep) neverCreated() bool {
 	m := s.machine
 	return refusedLaunch(m) && m.Spec.ProviderID == "" && m.Status.Instance == nil &&

@@ -12,34 +12,34 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// leadingAlone is a process whose cache has all that was there when it began to lead.
+// leadingAlone returns a world whose process has a complete cache since it began to lead.
 func leadingAlone(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.options.MachineCacheVersion = func() string { return "18446744073709551615" }
 	w.restart()
 	w.class("small", "")
-	// The first Machine after the start teaches the process since when it leads.
-	w.born("first")
+	// With the first Machine after the start, the process learns since when it leads.
+	w.createMachine("first")
 	w.reconcile("first")
 	return w
 }
 
-// wantGoneAtOnce fails the test unless the Machine is gone after one pass without a call of the cloud.
+// wantGoneAtOnce fails the test unless the Machine is gone after one pass without a call to the cloud.
 func (w *world) wantGoneAtOnce(name string) {
 	w.t.Helper()
 	w.delete(name)
 	w.effects.clear()
 	w.reconcile(name)
 	if m := w.get(name); m != nil {
-		w.t.Errorf("the machine is still there: %s", summaryOf(m))
+		w.t.Errorf("the machine still exists: %s", summaryOf(m))
 	}
 	if calls := w.effects.calls(); len(calls) > 0 {
 		w.t.Errorf("driver calls: %q", calls)
 	}
 }
 
-// Neither the settling time nor credentials are waited for.
+// The deletion waits neither for the settle time nor for credentials.
 //
 // Rule: refused-launch-deletes-at-once.
 func TestAMachineWhoseCreationsWereRefusedIsDeletedAtOnce(t *testing.T) {
@@ -51,7 +51,7 @@ func TestAMachineWhoseCreationsWereRefusedIsDeletedAtOnce(t *testing.T) {
 			w := leadingAlone(t)
 			refusal := provider.Errorf(code, "no")
 			w.cloud.Fail("Create", refusal, refusal)
-			w.born("m")
+			w.createMachine("m")
 			wait := w.reconcile("m").RequeueAfter
 			w.step(wait)
 			w.reconcile("m")
@@ -60,7 +60,7 @@ func TestAMachineWhoseCreationsWereRefusedIsDeletedAtOnce(t *testing.T) {
 			}
 			w.restart()
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small-credentials"}}
-			w.letGo(secret)
+			w.removeFinalizers(secret)
 			if err := w.api.Delete(t.Context(), secret); err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestAMachineWhoseCreationsWereRefusedIsDeletedAtOnce(t *testing.T) {
 }
 
 // Rule: refused-launch-deletes-at-once.
-func TestAMachineOfWhichACreationMayHaveTakenEffectIsNotDeletedAtOnce(t *testing.T) {
+func TestMachineWhoseCreateMayHaveTakenEffectIsNotDeletedAtOnce(t *testing.T) {
 	t.Parallel()
 	refusal := provider.Errorf(provider.Unauthenticated, "no")
 	lost := fakecloud.Step{Err: provider.Errorf(provider.Unavailable, "no answer"), Late: 30 * time.Second}
@@ -86,12 +86,12 @@ func TestAMachineOfWhichACreationMayHaveTakenEffectIsNotDeletedAtOnce(t *testing
 			t.Parallel()
 			w := leadingAlone(t)
 			w.cloud.Will("Create", tc.steps...)
-			w.born("m")
+			w.createMachine("m")
 			wait := w.reconcile("m").RequeueAfter
 			w.step(wait)
 			if tc.restart {
 				w.restart()
-				w.step(2 * time.Minute) // A process that begins waits for the calls of the one before.
+				w.step(2 * time.Minute) // A new process waits for the calls of the one before.
 				w.until("m", "the second creation", func() bool { return len(w.cloud.Requests()) == 3 })
 			} else {
 				w.reconcile("m")
@@ -100,25 +100,25 @@ func TestAMachineOfWhichACreationMayHaveTakenEffectIsNotDeletedAtOnce(t *testing
 			w.delete("m")
 			w.reconcile("m")
 			if w.get("m") == nil {
-				t.Fatal("the machine is gone, and its instance may appear")
+				t.Fatal("the machine is gone, but its instance may still appear")
 			}
 			w.untilGone("m")
 			if live := w.cloud.Live(); len(live) != 1 {
-				t.Errorf("%d instances are left, want that of the other machine", len(live))
+				t.Errorf("%d instances remain, want only that of the other machine", len(live))
 			}
 		})
 	}
 }
 
-// A record that another process, or a person, writes into a status is not believed.
+// A record that another process or a user writes into a status is not trusted.
 //
 // Rule: refused-launch-deletes-at-once.
-func TestARefusalThatThisProcessDidNotRecordIsTakenBack(t *testing.T) {
+func TestRefusalThatThisProcessDidNotRecordIsRemoved(t *testing.T) {
 	t.Parallel()
 	m := &v1beta1.Machine{}
 	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: 1, Refused: true}
 	(&recorded{}).restore(m)
 	if m.Status.Launch.Refused {
-		t.Error("the record is believed")
+		t.Error("the record is trusted")
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// registrationGrace is how long a Node may be unready after it appeared before the status says that it registered. Most
-// become Ready within it, and then registration and readiness are one write instead of two.
+// registrationGrace is how long a new Node may be unready before the status reports its registration. Most Nodes become
+// Ready within this time, and then one write reports both.
 const registrationGrace = 30 * time.Second
 
 // registrationStep finds the Node of the instance.
 type registrationStep struct{ *pass }
 
-// run pairs the Machine with its Node and applies the node template.
+// run finds the Machine's Node and applies the node template.
 func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	if s.Target == nil {
 		return s.withoutTarget(ctx)
@@ -38,7 +38,7 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	case node == nil && s.machine.Status.NodeRef != nil:
 		return s.health.nodeGone(ctx)
 	case node == nil && s.instance.failed != nil:
-		return s.launch.gaveUp(ctx, s.instance.failed)
+		return s.launch.handleFailedInstance(ctx, s.instance.failed)
 	case node == nil:
 		s.awaitNode(ctx, found)
 		return onMachine | onNode, nil
@@ -48,7 +48,7 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 		return onError, err
 	}
 	if refused != "" && s.machine.Status.NodeRef == nil {
-		// Without its labels and taints it would take pods that are not meant for it.
+		// Without its labels and taints the Node would accept pods that are not meant for it.
 		if s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonInvalidConfiguration, refused) {
 			s.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
 		}
@@ -67,7 +67,7 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	}
 	s.machine.Status.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
 	if in := s.machine.Status.Instance; in != nil && in.NodeName != "" {
-		in.NodeName = node.Name // Somebody else has written another one: a Node under that was not accepted.
+		in.NodeName = node.Name // Another client wrote another name. A Node with that name was not accepted.
 	}
 	s.template.keepApplied()
 	s.machine.Status.Version = wording.Truncate(node.Status.NodeInfo.KubeletVersion, 128)
@@ -78,13 +78,14 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	} else if refused == "" {
 		s.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonNodeRegistered, "")
 	} else if s.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonInvalidConfiguration, refused) {
-		// A node that runs does not suffer from a change that cannot be made.
+		// A running node stays in service although its template cannot be applied.
 		s.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
 	}
 	return next, nil
 }
 
-// refuseNode reports that a Node may not become the Machine's. A conflicting Node is reported already.
+// refuseNode reports that a Node is not accepted as the Machine's. other is true if it was already reported as
+// another's Node.
 func (s *registrationStep) refuseNode(conflict string, other bool) (progress, error) {
 	if s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) && !other {
 		s.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
@@ -93,7 +94,8 @@ func (s *registrationStep) refuseNode(conflict string, other bool) (progress, er
 	return onMachine | onOtherMachine | onNode, nil
 }
 
-// awaitNode says what the Machine without a Node waits for. What a Node lacks it may get a moment later.
+// awaitNode reports what the Machine without a Node waits for. A Node that lacks something is given the
+// registrationGrace to get it.
 func (s *registrationStep) awaitNode(ctx context.Context, found candidate) {
 	message := fmt.Sprintf("No node with the provider ID %s has registered.", s.machine.NodeProviderID())
 	if found.unproven != "" {
@@ -109,12 +111,12 @@ func (s *registrationStep) awaitNode(ctx context.Context, found candidate) {
 	s.failAfterTimeout(nil)
 }
 
-// withoutTarget ends the life of a Machine that is no Node at "Available".
+// withoutTarget handles a Machine without a target cluster, whose last phase is Available.
 func (s *registrationStep) withoutTarget(ctx context.Context) (progress, error) {
 	s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster,
-		"There is no target cluster to register in.")
+		"There is no target cluster in which a node could register.")
 	if s.instance.failed != nil {
-		return s.launch.gaveUp(ctx, s.instance.failed)
+		return s.launch.handleFailedInstance(ctx, s.instance.failed)
 	}
 	if s.machine.Status.Instance.State != v1beta1.InstanceRunning {
 		s.failAfterTimeout(nil)
@@ -122,13 +124,14 @@ func (s *registrationStep) withoutTarget(ctx context.Context) (progress, error) 
 	return next, nil
 }
 
-// findNode returns the Machine's Node: the one it is paired with while that exists, else the one with its provider ID,
-// else one of its name that has none and is proven to be its.
+// findNode returns the Machine's Node. This is the Node of status.nodeRef as long as it exists, else the Node with the
+// Machine's provider ID, else a Node with the Machine's name and no provider ID that is proven to belong to the
+// Machine.
 func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
 	if ref := s.machine.Status.NodeRef; ref != nil {
 		paired := &corev1.Node{}
 		err := s.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
-		// That it is written down is no proof. A provider ID that a Node has never changes.
+		// The status is not a proof, but the provider ID of a Node never changes.
 		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID == s.machine.NodeProviderID() {
 			return candidate{node: paired.DeepCopy()}, nil
 		}
@@ -136,7 +139,7 @@ func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
 			return candidate{}, fmt.Errorf("read node %s: %w", ref.Name, err)
 		}
 		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID != "" {
-			s.machine.Status.NodeRef = nil // Somebody else wrote it: it is another's Node, and ours may be yet to come.
+			s.machine.Status.NodeRef = nil // Another client wrote it: this is another Machine's Node.
 		}
 	}
 	id := s.machine.NodeProviderID()
@@ -173,7 +176,7 @@ func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
 	for _, other := range machines {
 		paired := other.Status.NodeRef != nil && other.Status.NodeRef.UID == nodes[0].UID
 		if other.UID != s.machine.UID && (paired || older(other, s.machine)) {
-			return candidate{conflict: fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and was first.", nodes[0].Name, client.ObjectKeyFromObject(other))}, nil
+			return candidate{conflict: fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and is older.", nodes[0].Name, client.ObjectKeyFromObject(other))}, nil
 		}
 	}
 	return candidate{node: nodes[0].DeepCopy()}, nil
@@ -191,7 +194,7 @@ func nodeReady(node *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// readyCondition returns the Node's condition Ready, nil when its kubelet has not said anything yet.
+// readyCondition returns the Node's condition Ready, nil if its kubelet has not reported yet.
 func readyCondition(node *corev1.Node) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {

@@ -23,14 +23,14 @@ func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	result := w.reconcile("m")
 	m := w.get("m")
 	w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonWaitingForNode)
-	within(t, "the wait for a look at its requests", result.RequeueAfter, requestGrace-time.Minute, requestGrace)
+	within(t, "the wait for a check of the certificate requests", result.RequeueAfter, requestGrace-time.Minute, requestGrace)
 	w.step(result.RequeueAfter)
 	result = w.reconcile("m")
-	// The API server stamps the Machine a little after the test's clock began.
+	// The API server sets the creation time of the Machine a little after the test's clock started.
 	within(t, "the wait for the node", result.RequeueAfter, 19*time.Minute-requestGrace, 21*time.Minute-requestGrace)
 	w.step(result.RequeueAfter)
 	w.reconcile("m")
@@ -49,14 +49,14 @@ func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Most nodes become Ready right after they appear: that is one write, not two.
+// Most nodes become Ready right after they register. One write reports both.
 //
 // Rule: unready-node-reported-later.
 func TestANodeThatIsNotReadyYetIsNotReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.node("m", false)
 	w.effects.clear()
@@ -69,7 +69,7 @@ func TestANodeThatIsNotReadyYetIsNotReportedAtOnce(t *testing.T) {
 	w.wantPhase(m, v1beta1.MachineProvisioned)
 	w.wantCondition(m, v1beta1.ConditionRegistered, "True", v1beta1.ReasonNodeRegistered)
 	w.wantCondition(m, v1beta1.ConditionNodeHealthy, "False", v1beta1.ReasonNodeNotReady)
-	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionTrue)
+	w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionTrue)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
@@ -79,7 +79,7 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m", func(m *v1beta1.Machine) { m.Spec.Node.StartupTaints = []corev1.Taint{taint("network", "")} })
+	w.createMachine("m", func(m *v1beta1.Machine) { m.Spec.Node.StartupTaints = []corev1.Taint{taint("network", "")} })
 	w.reconcile("m")
 	node := w.node("m", true)
 	w.reconcile("m")
@@ -104,7 +104,7 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 
-	// A network plugin that restarts puts its taint back for a while. The machine is not new for that.
+	// A network plugin that restarts sets its taint again for a while. That does not make the machine a new one.
 	taints(true)
 	w.step(24 * time.Hour)
 	w.wantRest("m")
@@ -112,14 +112,14 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 }
 
 // Rule: contested-node-accepted-by-none.
-func TestANodeThatTwoClaimIsAcceptedByNone(t *testing.T) {
+func TestContestedNodeIsNotAccepted(t *testing.T) {
 	t.Parallel()
 	t.Run("two nodes with one provider ID", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.cloud.NodeName = func(provider.Machine) string { return "" }
 		w.class("small", "")
-		w.born("m")
+		w.createMachine("m")
 		w.reconcile("m")
 		w.node("m", true)
 		w.node("m", true, func(n *corev1.Node) { n.Name += "-twin" })
@@ -139,8 +139,8 @@ func TestANodeThatTwoClaimIsAcceptedByNone(t *testing.T) {
 		w := newWorld(t)
 		w.class("small", "")
 		first := w.running("first")
-		second := w.born("second", func(m *v1beta1.Machine) { m.Spec.ProviderID = first.Spec.ProviderID })
-		// A cloud that gave an ID twice.
+		second := w.createMachine("second", func(m *v1beta1.Machine) { m.Spec.ProviderID = first.Spec.ProviderID })
+		// The cloud gave one ID twice.
 		second.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: fakeProvider}
 		second.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionTrue,
 			Reason: v1beta1.ReasonInstanceLaunched, LastTransitionTime: metav1.Now()}}
@@ -150,7 +150,7 @@ func TestANodeThatTwoClaimIsAcceptedByNone(t *testing.T) {
 		w.reconcile("second")
 		m := w.get("second")
 		w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)
-		// Its deletion takes nothing from the other one.
+		// The deletion of the second machine must not touch the first one.
 		w.delete("second")
 		w.reconcile("second")
 		if node := w.getNode(first.Status.NodeRef.Name); node == nil || node.Spec.Unschedulable {
@@ -170,12 +170,12 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 		w := newWorld(t)
 		w.cloud.NodeName = func(provider.Machine) string { return "" }
 		w.class("small", "")
-		w.born("m")
+		w.createMachine("m")
 		w.reconcile("m")
 		w.node("m", true)
 		w.node("m", true, func(n *corev1.Node) { n.Name += "-twin" })
 		if silent {
-			w.nodeIs(nodeNameOf(w.namespace, "m-twin"), corev1.ConditionUnknown)
+			w.setNodeReady(nodeNameOf(w.namespace, "m-twin"), corev1.ConditionUnknown)
 		}
 		w.reconcile("m")
 		w.podOn(nodeNameOf(w.namespace, "m"))
@@ -184,7 +184,7 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 		w.reconcile("m")
 		return w
 	}
-	t.Run("of which one is silent drains the other", func(t *testing.T) {
+	t.Run("drains the Node that reports if the other is silent", func(t *testing.T) {
 		t.Parallel()
 		w := twins(t, true)
 		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
@@ -193,7 +193,7 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 			t.Error("the wrong node is cordoned")
 		}
 	})
-	t.Run("of which both report waits", func(t *testing.T) {
+	t.Run("waits if both Nodes report", func(t *testing.T) {
 		t.Parallel()
 		w := twins(t, false)
 		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonNodeConflict)
@@ -209,21 +209,21 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 		w.reconcile("m")
 		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
 	})
-	t.Run("goes at once when forced", func(t *testing.T) {
+	t.Run("continues at once when forced", func(t *testing.T) {
 		t.Parallel()
 		w := twins(t, false)
 		w.annotate("m", v1beta1.AnnotationForceDelete)
 		w.untilGone("m")
 		if len(w.cloud.Live()) != 0 {
-			t.Error("the instance is left")
+			t.Error("the instance remains")
 		}
 	})
 }
 
 // Rules: node-by-provider-id, unhealthy-node-checks-instance.
-func TestANodeThatAPersonDeleted(t *testing.T) {
+func TestDeletedNode(t *testing.T) {
 	t.Parallel()
-	t.Run("comes back", func(t *testing.T) {
+	t.Run("registers again", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", "")
@@ -246,11 +246,11 @@ func TestANodeThatAPersonDeleted(t *testing.T) {
 		m = w.get("m")
 		w.wantPhase(m, v1beta1.MachineRunning)
 		if m.Status.NodeRef.UID == old {
-			t.Error("nodeRef is still that of the node that is gone")
+			t.Error("nodeRef is still that of the deleted node")
 		}
 		w.wantRest("m")
 	})
-	t.Run("with its instance", func(t *testing.T) {
+	t.Run("together with its instance", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", "")
@@ -266,11 +266,11 @@ func TestANodeThatAPersonDeleted(t *testing.T) {
 		w.untilGone("m")
 		w.wantNothingLeft("m")
 	})
-	t.Run("before it was Ready", func(t *testing.T) {
+	t.Run("before the Node was Ready", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", "")
-		w.born("m")
+		w.createMachine("m")
 		w.reconcile("m")
 		w.node("m", false)
 		w.step(w.reconcile("m").RequeueAfter)
@@ -287,10 +287,10 @@ func (w *world) dropNode(m *v1beta1.Machine) {
 	}
 }
 
-// It is reported once, the driver is asked once, and nothing is replaced for it here.
+// An unhealthy Node is reported once, the driver is asked once, and this controller replaces nothing.
 //
 // Rule: unhealthy-node-checks-instance.
-func TestANodeInTrouble(t *testing.T) {
+func TestUnhealthyNode(t *testing.T) {
 	t.Parallel()
 	for status, reason := range map[corev1.ConditionStatus]string{
 		corev1.ConditionFalse: v1beta1.ReasonNodeNotReady, corev1.ConditionUnknown: v1beta1.ReasonNodeUnresponsive,
@@ -301,29 +301,29 @@ func TestANodeInTrouble(t *testing.T) {
 			w.class("small", "")
 			m := w.running("m")
 			w.events.take()
-			w.nodeIs(m.Status.NodeRef.Name, status)
+			w.setNodeReady(m.Status.NodeRef.Name, status)
 			w.effects.clear()
 			w.reconcile("m")
 			m = w.get("m")
 			w.wantPhase(m, v1beta1.MachineUnhealthy)
 			w.wantCondition(m, v1beta1.ConditionNodeHealthy, "False", reason)
-			want(t, "what is done", w.effects.of(), "cloud get", "API Machine patch status")
+			want(t, "effects", w.effects.of(), "cloud get", "API Machine patch status")
 			w.step(24 * time.Hour)
 			w.wantRest("m")
-			w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionTrue)
+			w.setNodeReady(m.Status.NodeRef.Name, corev1.ConditionTrue)
 			w.reconcile("m")
 			w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 			w.wantRest("m")
 			want(t, "events", w.events.take())
 		})
 	}
-	t.Run("since its instance vanished", func(t *testing.T) {
+	t.Run("because its instance vanished", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", "")
 		m := w.running("m")
 		w.cloud.Vanish(m.Spec.ProviderID)
-		w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
+		w.setNodeReady(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 		w.untilPhase("m", v1beta1.MachineFailed)
 	})
 	t.Run("while the provider is unreachable", func(t *testing.T) {
@@ -332,20 +332,21 @@ func TestANodeInTrouble(t *testing.T) {
 		w.class("small", "")
 		m := w.running("m")
 		w.cloud.Fail("Get", provider.Errorf(provider.Unavailable, "no"))
-		w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
+		w.setNodeReady(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 		w.reconcile("m")
 		w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
 	})
 }
 
-// What is propagated to a Node in place may be nonsense. A machine that runs goes on running, and reports it.
+// A node template that is applied to a Node in place may be invalid. A running machine continues to run and reports
+// this.
 //
 // Rule: bad-node-template-reported.
-func TestANodeTemplateThatIsRefused(t *testing.T) {
+func TestRefusedNodeTemplate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	// The schema refuses most of it, but not all API servers know the same rules.
+	// The schema refuses most invalid values, but not all API servers have the same rules.
 	w.refuse = func(verb string, o runtime.Object) error {
 		if node, ok := o.(*corev1.Node); ok && verb == "patch" && node.Labels["reserved"] != "" {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, node.Name,
@@ -354,7 +355,7 @@ func TestANodeTemplateThatIsRefused(t *testing.T) {
 		return nil
 	}
 	nonsense := func(m *v1beta1.Machine) { m.Spec.Node.Labels = map[string]string{"reserved": "x"} }
-	w.born("new", nonsense)
+	w.createMachine("new", nonsense)
 	w.reconcile("new")
 	w.node("new", true)
 	w.reconcile("new")
@@ -373,7 +374,7 @@ func TestANodeTemplateThatIsRefused(t *testing.T) {
 	}
 	want(t, "events", reasons(w.events.take()), v1beta1.ReasonInvalidConfiguration)
 	if result := w.reconcile("old"); result.RequeueAfter != 0 {
-		t.Errorf("it is tried again after %s", result.RequeueAfter)
+		t.Errorf("the template is tried again after %s", result.RequeueAfter)
 	}
 	w.update("old", func(m *v1beta1.Machine) { m.Spec.Node.Labels = map[string]string{"pool": "x"} })
 	w.reconcile("old")
@@ -384,11 +385,11 @@ func TestANodeTemplateThatIsRefused(t *testing.T) {
 	w.wantRest("old")
 }
 
-// What Machinist writes on Nodes itself is no part of what a person declares. A machine that wants it is not launched
-// for nothing, and one that runs keeps its Node as it is.
+// A node template must not contain keys that Machinist itself writes on Nodes. No instance is created for a machine
+// with such a template, and the Node of a running machine stays unchanged.
 //
 // Rule: admitted-bad-object-harmless.
-func TestANodeTemplateWithKeysOfMachinists(t *testing.T) {
+func TestNodeTemplateWithReservedKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -404,15 +405,15 @@ func TestANodeTemplateWithKeysOfMachinists(t *testing.T) {
 		},
 	} {
 		machine := fmt.Sprintf("m%d", len(name))
-		made := len(w.cloud.Requests())
-		w.born("new-"+machine, func(m *v1beta1.Machine) { spoil(&m.Spec.Node) })
+		created := len(w.cloud.Requests())
+		w.createMachine("new-"+machine, func(m *v1beta1.Machine) { spoil(&m.Spec.Node) })
 		w.reconcile("new-" + machine)
 		c := w.wantCondition(w.get("new-"+machine), v1beta1.ConditionLaunched, "False", v1beta1.ReasonInvalidConfiguration)
 		if !strings.Contains(c.Message, name) {
 			t.Errorf("the message does not name %s: %s", name, c.Message)
 		}
-		if n := len(w.cloud.Requests()); n != made {
-			t.Errorf("%s: an instance was asked for", name)
+		if n := len(w.cloud.Requests()); n != created {
+			t.Errorf("%s: an instance was requested", name)
 		}
 		w.wantRest("new-" + machine)
 
@@ -442,7 +443,7 @@ func TestAPausedMachineIsObservedAndNotTouched(t *testing.T) {
 	m := w.running("m")
 	w.annotate("m", v1beta1.AnnotationPaused)
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.Node.Labels = map[string]string{"pool": "x"} })
-	w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionFalse)
+	w.setNodeReady(m.Status.NodeRef.Name, corev1.ConditionFalse)
 	w.effects.clear()
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
@@ -450,18 +451,18 @@ func TestAPausedMachineIsObservedAndNotTouched(t *testing.T) {
 	w.update("m", func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPaused) })
 	w.reconcile("m")
 	if w.getNode(m.Status.NodeRef.Name).Labels["pool"] != "x" {
-		t.Error("the node is not given its node template after the pause")
+		t.Error("the node template is not applied after the pause")
 	}
 }
 
-// The token goes before Running is written, so that a crash leaves none behind.
+// The token is deleted before Running is written, so that a crash leaves none behind.
 //
 // Rule: token-deleted-when-running.
-func TestTheTokenGoesWhenTheMachineHasJoined(t *testing.T) {
+func TestTokenIsDeletedWhenTheMachineHasJoined(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	tokens := w.tokens()
 	if len(tokens) != 1 {
@@ -476,14 +477,14 @@ func TestTheTokenGoesWhenTheMachineHasJoined(t *testing.T) {
 	w.node("m", true)
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "what is done", w.effects.of(), "API Node patch", "API Secret delete", "API Machine patch status")
+	want(t, "effects", w.effects.of(), "API Node patch", "API Secret delete", "API Machine patch status")
 	if len(w.tokens()) > 0 {
-		t.Error("the token is left")
+		t.Error("the token remains")
 	}
 	shown := fmt.Sprintf("%+v %+v %q", w.get("m"), w.getNode(nodeNameOf(w.namespace, "m")), w.events.take())
 	for _, secret := range []string{string(secret["token-secret"]), "hunter2"} {
 		if strings.Contains(shown, secret) {
-			t.Errorf("a secret is shown: %s", shown)
+			t.Errorf("a secret is visible: %s", shown)
 		}
 	}
 }

@@ -8,26 +8,27 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// retryPolicy is how an error of the driver is reported and retried.
+// retryPolicy defines how an error of the driver is reported and retried.
 type retryPolicy struct {
-	// reason is shown in the condition.
+	// reason is the reason of the condition.
 	reason string
-	// first and most bound the exponential backoff; both zero: nothing is tried until the specification, its class or a
-	// Secret changes.
+	// first and most are the shortest and the longest backoff. If both are zero, nothing is tried until the
+	// specification, the class or a Secret changes.
 	first, most time.Duration
 }
 
 func (c retryPolicy) terminal() bool { return c.most == 0 }
 
-// isRejection reports whether the provider rejects the configuration. That is no failure of the machine: another one
-// of the same configuration would be refused as well.
+// isRejection reports whether the provider rejects the configuration. This is not a failure of the machine, because a
+// replacement with the same configuration would be rejected as well.
 func (c retryPolicy) isRejection() bool { return c.reason == v1beta1.ReasonInvalidConfiguration }
 
-// createRetryPolicy returns the policy after a failed Create. It is the only table of codes.
+// createRetryPolicy returns the policy after a failed Create.
 func createRetryPolicy(code provider.Code) retryPolicy {
 	switch code {
 	case provider.InvalidArgument, provider.FailedPrecondition:
-		// A policy, a missing image, terms that nobody accepted: people mend that at the cloud, and nothing here changes.
+		// An administrator may fix the cause in the cloud, such as a policy, a missing image or terms that were not
+		// accepted. No object changes then, so Create must be repeated.
 		return retryPolicy{v1beta1.ReasonInvalidConfiguration, 10 * time.Minute, 30 * time.Minute}
 	case provider.Unimplemented:
 		return retryPolicy{reason: v1beta1.ReasonInvalidConfiguration} // Only another driver can do it.
@@ -42,7 +43,7 @@ func createRetryPolicy(code provider.Code) retryPolicy {
 	}
 }
 
-// deleteRetryPolicy is the table for Delete: it never gives up, because the instance costs money.
+// deleteRetryPolicy returns the policy after a failed Delete. It always retries, because the instance costs money.
 func deleteRetryPolicy(code provider.Code) retryPolicy {
 	switch code {
 	case provider.Unauthenticated, provider.PermissionDenied:
@@ -56,7 +57,7 @@ func deleteRetryPolicy(code provider.Code) retryPolicy {
 	}
 }
 
-// lookupRetryPolicy is the table for Get. It never gives up either.
+// lookupRetryPolicy returns the policy after a failed Get. It always retries, too.
 func lookupRetryPolicy(code provider.Code) retryPolicy {
 	c := deleteRetryPolicy(code)
 	if c.reason == v1beta1.ReasonDeleteError {
@@ -65,9 +66,10 @@ func lookupRetryPolicy(code provider.Code) retryPolicy {
 	return c
 }
 
-// backoff returns how long to wait after the given number of failures in a row (at least 1): exponential from first to
-// most, up to a quarter longer so that machines that failed together do not come back together, and never shorter than
-// the cloud asked for. The seed makes the jitter of one machine the same in every pass.
+// backoff returns how long to wait after the given number of failures in a row (at least 1). The wait grows
+// exponentially from first to most, and is never shorter than the cloud asked for. Up to a quarter is added, so that
+// machines that failed together are not retried together. The seed makes this jitter the same in every pass of one
+// machine.
 func (c retryPolicy) backoff(failures int32, retryAfter time.Duration, seed string) time.Duration {
 	d := c.first
 	for range min(failures, 32) - 1 {

@@ -34,7 +34,7 @@ func TestCreateRetryPolicies(t *testing.T) {
 		t.Run(string(tc.code), func(t *testing.T) {
 			c := createRetryPolicy(tc.code)
 			if c.reason != tc.reason || c.terminal() != tc.terminal {
-				t.Fatalf("effect = %+v", c)
+				t.Fatalf("the policy is %+v", c)
 			}
 			if tc.terminal {
 				return
@@ -45,8 +45,8 @@ func TestCreateRetryPolicies(t *testing.T) {
 	}
 }
 
-// Rule retry-policy-by-code: people who write providers read in their guide what follows a code.
-func TestTheGuideShowsWhatFollowsACode(t *testing.T) {
+// Rule retry-policy-by-code: the provider guide describes the effect of each code.
+func TestProviderGuideDocumentsTheRetryPolicies(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/provider-guide.md")
 	if err != nil {
 		t.Fatal(err)
@@ -70,12 +70,12 @@ func TestTheGuideShowsWhatFollowsACode(t *testing.T) {
 		c, found := createRetryPolicy(code), bounds.FindStringSubmatch(message[code])
 		if c.terminal() {
 			if !strings.Contains(message[code], "no retry") {
-				t.Errorf("%s is not tried again; the guide says %q", code, message[code])
+				t.Errorf("%s is not tried again, but the guide says %q", code, message[code])
 			}
 			continue
 		}
 		if found == nil {
-			t.Errorf("%s is tried again from %s to %s; the guide says %q", code, c.first, c.most, message[code])
+			t.Errorf("%s is tried again from %s to %s, but the guide says %q", code, c.first, c.most, message[code])
 			continue
 		}
 		unit := time.Minute
@@ -85,7 +85,7 @@ func TestTheGuideShowsWhatFollowsACode(t *testing.T) {
 		first, _ := strconv.Atoi(found[1])
 		most, _ := strconv.Atoi(found[3])
 		if time.Duration(first)*unit != c.first || time.Duration(most)*time.Minute != c.most {
-			t.Errorf("%s is tried again from %s to %s; the guide says %q", code, c.first, c.most, message[code])
+			t.Errorf("%s is tried again from %s to %s, but the guide says %q", code, c.first, c.most, message[code])
 		}
 	}
 }
@@ -107,14 +107,14 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("backoff = %s, but the cloud asked for 1h", got)
 	}
 	if c.backoff(3, 0, "m") != c.backoff(3, 0, "m") {
-		t.Error("the jitter of one machine changes from look to look")
+		t.Error("the jitter of one machine changes between passes")
 	}
 	spread := map[time.Duration]bool{}
 	for i := range 100 {
 		spread[c.backoff(5, 0, fmt.Sprint("machine-", i))] = true
 	}
 	if len(spread) < 90 {
-		t.Errorf("100 machines that failed together come back at %d different times", len(spread))
+		t.Errorf("100 machines that failed together are retried at only %d different times", len(spread))
 	}
 	for n := int32(1); n < 12; n++ {
 		within(t, fmt.Sprintf("wait %d", n), c.backoff(n, 0, "m"), min(time.Second<<(n-1), 5*time.Minute),

@@ -12,15 +12,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// wantRefused fails the test unless the machine is shown as one that the provider refuses, and nothing else.
+// wantRefused fails the test unless the status shows that the provider refuses the machine's configuration.
 func (w *world) wantRefused(m *v1beta1.Machine) {
 	w.t.Helper()
 	w.wantPhase(m, v1beta1.MachinePending)
 	w.wantCondition(m, v1beta1.ConditionLaunched, "False", v1beta1.ReasonInvalidConfiguration)
 }
 
-// tryAgain makes passes, each of which must show the rejection, until the provider was asked to create the instance
-// once more, and returns how long that took.
+// tryAgain runs passes until the provider was asked again to create the instance, and returns how long that took. Each
+// pass must show the rejection.
 func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Duration) {
 	w.t.Helper()
 	asked, began := len(w.cloud.Requests()), w.clock.Now()
@@ -32,16 +32,16 @@ func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Durat
 			return w.clock.Since(began), wait
 		}
 	}
-	w.t.Fatalf("the instance is not asked for again; done: %q", lastOf(w.effects.of(), 20))
+	w.t.Fatalf("Create was not called again; effects: %q", lastOf(w.effects.of(), 20))
 	return 0, 0
 }
 
-// What a cloud refuses may be mended there, and nothing changes here: it is tried again, more and more rarely.
-// Meanwhile the machine is shown as refused all the time, also while a try needs another bootstrap token, and never
-// as failed or coming up: its set would replace it or make others.
+// The reason for a rejection may be fixed in the cloud without a change here, so Create is repeated with growing waits.
+// In the meantime, the machine is always shown as refused, also while a try needs another bootstrap token. It is never
+// shown as failed or starting, because its set would replace it or create others.
 //
 // Rules: rejected-configuration-retried-slowly, join-timeout-fails-machine.
-func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
+func TestRefusedConfigurationIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for name, userData := range map[string]string{"without a token": "", "with a token": joinsWithToken} {
 		for _, code := range []provider.Code{provider.FailedPrecondition, provider.InvalidArgument} {
@@ -49,7 +49,7 @@ func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, joining)
 				w.class("small", userData)
-				w.born("m")
+				w.createMachine("m")
 				for range 6 {
 					w.cloud.Fail("Create", provider.Errorf(code, "a policy forbids it"))
 				}
@@ -60,7 +60,7 @@ func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
 					m := w.get("m")
 					w.wantRefused(m)
 					if next := m.Status.LastOperation.NextTryTime; next == nil {
-						t.Error("lastOperation does not say when the next try is")
+						t.Error("lastOperation does not have the time of the next try")
 					} else {
 						within(t, "the time of the next try", next.Sub(w.clock.Now()), wait-2*time.Second, wait+2*time.Second)
 					}
@@ -69,10 +69,10 @@ func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
 					took, wait = w.tryAgain("m", wait)
 					within(t, "the time until the next try", took, low, low*5/4+time.Second)
 					if writes := w.effects.writes(); len(writes) > 2 {
-						t.Errorf("try %d took the writes %q", n+2, writes)
+						t.Errorf("try %d caused the writes %q", n+2, writes)
 					}
 				}
-				// A new process need not know that time.
+				// A new process need not know the time of the next try.
 				w.restart()
 				settle := w.reconcile("m").RequeueAfter
 				w.wantRefused(w.get("m"))
@@ -82,10 +82,10 @@ func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
 				}
 				want(t, "events of one rejection", reasons(w.events.take()), v1beta1.ReasonInvalidConfiguration)
 
-				// Somebody lifts the policy.
+				// The policy is removed.
 				m := w.untilPhase("m", v1beta1.MachineRunning)
 				if o := m.Status.LastOperation; o.NextTryTime != nil || o.Attempts != 0 {
-					t.Errorf("lastOperation of a machine that runs is %+v", o)
+					t.Errorf("lastOperation of a running machine is %+v", o)
 				}
 				w.wantRest("m")
 				if live := w.cloud.Live(); len(live) != 1 {
@@ -96,17 +96,17 @@ func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A person who has mended the cause does as machinist why says, to the letter, and need not wait.
+// An administrator who has fixed the cause follows the advice of machinist why literally, and does not have to wait.
 //
 // Rule: retry-annotation-tries-now.
-func TestAPersonHurriesTheNextTry(t *testing.T) {
+func TestRetryAnnotationTriesAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, code := range []provider.Code{provider.FailedPrecondition, provider.InvalidArgument} {
 		t.Run(string(code), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, joining)
 			w.class("small", joinsWithToken)
-			w.born("m")
+			w.createMachine("m")
 			for range 3 {
 				w.cloud.Fail("Create", provider.Errorf(code, "a policy forbids it"))
 			}
@@ -118,10 +118,10 @@ func TestAPersonHurriesTheNextTry(t *testing.T) {
 				wait := w.reconcile("m").RequeueAfter
 				w.wantRefused(w.get("m"))
 				if len(w.cloud.Requests()) != asked+1 {
-					t.Fatalf("%s does not lead to a try", value)
+					t.Fatalf("the annotation value %s does not cause a try", value)
 				}
-				within(t, "the wait after a try that a person asked for", wait, 10*time.Minute, 38*time.Minute)
-				w.wantQuiet("m") // One value is one try.
+				within(t, "the wait after a requested try", wait, 10*time.Minute, 38*time.Minute)
+				w.wantQuiet("m") // One value causes one try.
 			}
 			w.follow("m", "1766")
 			w.reconcile("m")
@@ -143,7 +143,7 @@ func (w *world) follow(name, date string) {
 		w.t.Fatalf("machinist why says %+v", findings)
 	}
 	if until := findings[at].Until; until == nil || !until.Equal(m.Status.LastOperation.NextTryTime.Time) {
-		w.t.Errorf("the next try is due at %v; machinist why says %v", m.Status.LastOperation.NextTryTime, until)
+		w.t.Errorf("the next try is due at %v, but machinist why says %v", m.Status.LastOperation.NextTryTime, until)
 	}
 	_, command, found := strings.Cut(findings[at].Do, ": kubectl ")
 	fields := strings.Fields(strings.ReplaceAll(command, "$(date +%s)", date))
@@ -156,12 +156,12 @@ func (w *world) follow(name, date string) {
 	w.update(name, func(m *v1beta1.Machine) { set(&m.Annotations, key, value) })
 }
 
-// Rule retry-annotation-tries-now: it holds for whatever is waited for after an error.
-func TestAPersonHurriesATryAfterAnyError(t *testing.T) {
+// Rule retry-annotation-tries-now: the annotation works after any error.
+func TestRetryAnnotationWorksAfterAnyError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.cloud.Fail("Create", provider.Errorf(provider.ResourceExhausted, "no"))
 	w.reconcile("m")
 	w.update("m", func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationRetry, "") })
@@ -169,7 +169,7 @@ func TestAPersonHurriesATryAfterAnyError(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 }
 
-// Rule rejected-configuration-retried-slowly: an update that the cloud refuses is tried again as a creation is.
+// Rule rejected-configuration-retried-slowly: a refused update is tried again like a refused creation.
 func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w, _ := changed(t, &answers{
@@ -189,16 +189,16 @@ func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Rule rejected-configuration-retried-slowly: a try that is due and has to wait for its turn does not change what is
-// said of the machine.
-func TestARefusedMachineWaitsForItsTurnAsRefused(t *testing.T) {
+// Rule rejected-configuration-retried-slowly: if a try is due but has to wait for a slot, the status of the machine
+// does not change.
+func TestRefusedMachineThatWaitsForASlotStaysRefused(t *testing.T) {
 	t.Parallel()
 	w, queue := narrow(t)
-	w.born("refused")
+	w.createMachine("refused")
 	w.cloud.Fail("Create", provider.Errorf(provider.FailedPrecondition, "a policy forbids it"))
 	wait := w.reconcile("refused").RequeueAfter
 	w.cloud.Boot = 2 * wait
-	w.born("other")
+	w.createMachine("other")
 	w.reconcile("other")
 	w.step(wait)
 	w.wantQuiet("refused")

@@ -12,17 +12,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Slots bound how many creations are under way at the cloud at a time, first come, first served.
+// Slots limit how many creations run in the cloud at the same time, first come, first served.
 type Slots interface {
-	// Acquire gives a Machine a slot, or puts it into the queue for one.
+	// Acquire reports whether the Machine has a slot, and otherwise puts it into the queue for one.
 	Acquire(machine types.NamespacedName) bool
 	// Occupy counts a creation that another process began.
 	Occupy(machine types.NamespacedName)
-	// Release gives up a Machine's slot, or its position in the queue.
+	// Release releases a Machine's slot, or its position in the queue.
 	Release(machine types.NamespacedName)
-	// Limit is the number of slots.
+	// Limit returns the number of slots.
 	Limit() int
-	// Source enqueues the Machines that have got a slot; nil where there is no limit.
+	// Source enqueues the Machines that have got a slot. It is nil if there is no limit.
 	Source() source.Source
 }
 
@@ -35,28 +35,28 @@ func (unlimited) Release(types.NamespacedName)      {}
 func (unlimited) Limit() int                        { return 0 }
 func (unlimited) Source() source.Source             { return nil }
 
-// silentWait is how long a Machine waits for a slot before its status reports it: most waits are shorter, and not
-// worth a write.
+// silentWait is how long a Machine waits for a slot before its status reports the wait. Most waits are shorter, and are
+// not worth a write.
 const silentWait = 30 * time.Second
 
-// acquireSlot reports whether the Machine has a slot, and waits in the queue for one if not.
+// acquireSlot reports whether the Machine has a slot, and otherwise puts it into the queue for one.
 func (s *launchStep) acquireSlot() bool {
 	return s.Slots.Acquire(client.ObjectKeyFromObject(s.machine))
 }
 
-// awaitSlot waits until fewer creations are under way. That is no failure of the machine, and its time to become a Node
-// begins with its slot.
+// awaitSlot waits until fewer creations run. The wait is not a failure of the machine, and its time to become a Node
+// starts when it gets the slot.
 func (s *launchStep) awaitSlot() progress {
 	s.queued = true
-	s.waitSilently(fmt.Sprintf("Waiting for one of the %d slots for creations.", s.Slots.Limit()))
+	s.waitSilently(fmt.Sprintf("Waiting until fewer than %d creations of instances run at the same time.", s.Slots.Limit()))
 	return onSlot
 }
 
-// waitSilently waits for a precondition of the launch, and reports that after silentWait.
+// waitSilently waits for a precondition of the launch, and reports the wait after silentWait.
 func (s *launchStep) waitSilently(message string) {
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && isTrying(launched.Reason) || s.refusedByProvider() {
-		return // Why the last try failed is worth more.
+		return // The failure of the last try is more useful.
 	}
 	if launched == nil || launched.Reason == v1beta1.ReasonReplacing {
 		since := s.now

@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// narrow is a world with one place for creations, and the queue that its triggers go to.
+// narrow returns a world with one slot for creations, and the queue that its triggers fill.
 func narrow(t *testing.T) (*world, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	t.Helper()
 	w := newWorld(t)
@@ -35,7 +35,7 @@ func narrow(t *testing.T) (*world, workqueue.TypedRateLimitingInterface[reconcil
 	return w, queue
 }
 
-// countedClasses counts how often what a machine is made from, its Secrets included, was read.
+// countedClasses counts how often the inputs of a machine, including its Secrets, were read.
 type countedClasses struct {
 	Classes
 	resolved map[string]int
@@ -46,7 +46,7 @@ func (c *countedClasses) Resolve(ctx context.Context, m *v1beta1.Machine) (resol
 	return c.Classes.Resolve(ctx, m)
 }
 
-// wantEnqueued fails the test unless the queue brings just this machine.
+// wantEnqueued fails the test unless the queue contains only this machine.
 func (w *world) wantEnqueued(queue workqueue.TypedRateLimitingInterface[reconcile.Request], name string) {
 	w.t.Helper()
 	if queue.Len() != 1 {
@@ -60,29 +60,29 @@ func (w *world) wantEnqueued(queue workqueue.TypedRateLimitingInterface[reconcil
 }
 
 // Rule: creations-in-flight-limited.
-func TestAMachineWithoutAPlaceWaitsAndIsNoFailure(t *testing.T) {
+func TestMachineWithoutASlotWaitsWithoutFailing(t *testing.T) {
 	t.Parallel()
 	w, queue := narrow(t)
 	w.cloud.Boot = time.Hour
-	w.born("first")
-	w.born("second", func(m *v1beta1.Machine) { m.Spec.Timeouts.Creation = &metav1.Duration{Duration: 5 * time.Minute} })
+	w.createMachine("first")
+	w.createMachine("second", func(m *v1beta1.Machine) { m.Spec.Timeouts.Creation = &metav1.Duration{Duration: 5 * time.Minute} })
 	w.reconcile("first")
 	if again := w.wantQuiet("second").RequeueAfter; again != silentWait {
-		t.Errorf("the machine that waits asks for another pass after %s", again)
+		t.Errorf("the waiting machine is requeued after %s", again)
 	}
-	want(t, "driver calls for the machine that waits", w.effects.calls())
+	want(t, "driver calls for the waiting machine", w.effects.calls())
 
 	w.step(silentWait)
 	w.reconcile("second")
 	w.wantCondition(w.get("second"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonPending)
-	w.step(15 * time.Minute) // More than it has for becoming a node.
+	w.step(15 * time.Minute) // This is longer than the machine's time to become a node.
 	if again := w.wantQuiet("second").RequeueAfter; again != 0 {
-		t.Errorf("a machine that is triggered anyway asks for another pass after %s", again)
+		t.Errorf("a machine that waits for a trigger is requeued after %s", again)
 	}
 	w.wantPhase(w.get("second"), v1beta1.MachinePending)
 	want(t, "events", w.events.take())
 	if n := w.options.Classes.(*countedClasses).resolved["second"]; n != 0 {
-		t.Errorf("what the machine that waits is made from, its Secrets included, was read %d times", n)
+		t.Errorf("the inputs of the waiting machine, including its Secrets, were read %d times", n)
 	}
 
 	w.cloud.Boot = 0
@@ -91,15 +91,15 @@ func TestAMachineWithoutAPlaceWaitsAndIsNoFailure(t *testing.T) {
 	w.cloud.Boot = time.Hour
 	w.reconcile("second")
 	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)
-	w.step(4 * time.Minute) // Its time began with its place.
+	w.step(4 * time.Minute) // The time of the machine began with its slot.
 	w.reconcile("second")
 	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)
 }
 
-// Whatever ends a creation ends its claim to the place.
+// Whatever ends a creation releases its slot.
 //
 // Rule: creations-in-flight-limited.
-func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
+func TestSlotIsFreeWhenItsCreationHasEnded(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(*world){
 		"the instance runs": func(w *world) { w.cloud.Boot = 0; w.reconcile("first") },
@@ -119,10 +119,10 @@ func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 		},
 		"the machine timed out":  func(w *world) { w.step(time.Hour); w.reconcile("first") },
 		"the machine is deleted": func(w *world) { w.delete("first"); w.reconcile("first") },
-		"the machine is another's": func(w *world) {
+		"the machine belongs to another provider": func(w *world) {
 			w.writeStatus("first", func(s *v1beta1.MachineStatus) {
 				if s.Instance != nil {
-					s.Instance.Provider = "other" // The label may only say who made it.
+					s.Instance.Provider = "other" // Otherwise the label would not decide whose machine it is.
 				}
 			})
 			w.update("first", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" })
@@ -138,35 +138,35 @@ func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 			t.Parallel()
 			w, queue := narrow(t)
 			w.cloud.Boot = 2 * time.Hour
-			w.born("first")
-			w.born("second")
+			w.createMachine("first")
+			w.createMachine("second")
 			w.reconcile("first")
 			w.reconcile("second")
 			w.reconcile("first")
 			if queue.Len() != 0 {
-				t.Fatal("a machine is triggered while there is no place")
+				t.Fatal("a machine is triggered while no slot is free")
 			}
 			end(w)
 			w.wantEnqueued(queue, "second")
 			w.reconcile("second")
 			if w.get("second").Spec.ProviderID == "" {
-				t.Errorf("the machine has no instance although there is a place: %s", summaryOf(w.get("second")))
+				t.Errorf("the machine has no instance although a slot is free: %s", summaryOf(w.get("second")))
 			}
 		})
 	}
 }
 
-// A creation that failed makes room for others while it waits for its next try.
+// A creation that failed releases its slot while it waits for its next try.
 //
 // Rule: creations-in-flight-limited.
-func TestACreationThatFailedGivesItsSlotToOthers(t *testing.T) {
+func TestFailedCreationReleasesItsSlot(t *testing.T) {
 	t.Parallel()
 	w, queue := narrow(t)
-	w.born("first")
-	w.born("second")
+	w.createMachine("first")
+	w.createMachine("second")
 	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.ResourceExhausted, "no capacity"), During: func() {
 		if w.options.Slots.Acquire(client.ObjectKey{Namespace: w.namespace, Name: "second"}) {
-			t.Error("there is a place while a call is under way")
+			t.Error("a slot is free while a call is under way")
 		}
 	}})
 	retry := w.reconcile("first").RequeueAfter
@@ -180,19 +180,19 @@ func TestACreationThatFailedGivesItsSlotToOthers(t *testing.T) {
 }
 
 // Rule: creations-in-flight-limited.
-func TestAProcessCountsTheCreationsThatItFinds(t *testing.T) {
+func TestNewProcessCountsRunningCreations(t *testing.T) {
 	t.Parallel()
 	w, _ := narrow(t)
 	w.cloud.Boot = time.Hour
-	w.born("first")
-	w.born("second")
+	w.createMachine("first")
+	w.createMachine("second")
 	w.reconcile("first")
 	w.options.Slots = queueing.NewSlots(1)
 	w.restart()
 	w.reconcile("first")
 	w.wantQuiet("second")
 	if made := len(w.cloud.Requests()); made != 1 {
-		t.Errorf("%d instances were asked for", made)
+		t.Errorf("%d instances were requested", made)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestMachinesThatWaitForASlotAreTriggeredInARealManager(t *testing.T) {
 	w := managed(t, func(o *Options) { o.Slots = queueing.NewSlots(1) })
 	w.class("small", "")
 	for i := range machines {
-		w.born(fmt.Sprint("m-", i))
+		w.createMachine(fmt.Sprint("m-", i))
 	}
 	w.await("machines with an instance", machines, inPhase(v1beta1.MachineProvisioned))
 }

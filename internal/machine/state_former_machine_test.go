@@ -10,10 +10,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// An observer of the cloud or of Nodes may report a Machine after another one has taken its name.
+// An observer of the cloud or of Nodes may report a Machine after a new Machine got its name.
 //
 // Rule: no-create-from-stale-view.
-func TestAFormerMachineLeavesTheStateOfItsSuccessor(t *testing.T) {
+func TestFormerMachineDoesNotChangeTheStateOfItsSuccessor(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1000, 0)
 	of := func(uid types.UID, created time.Time) *v1beta1.Machine {
@@ -26,7 +26,7 @@ func TestAFormerMachineLeavesTheStateOfItsSuccessor(t *testing.T) {
 	s.update(successor, func(m *machineState) { m.launch.ambiguousAt = at })
 	s.update(former, func(m *machineState) { m.instance.suspectID = "i-1" })
 	if got := s.get(successor).launch.ambiguousAt; !got.Equal(at) {
-		t.Errorf("the successor's unanswered Create is forgotten: %v", got)
+		t.Errorf("the unanswered Create of the successor is forgotten: %v", got)
 	}
 	if got := s.get(former); got.uid != "" {
 		t.Errorf("the state of the former machine is kept: %+v", got)

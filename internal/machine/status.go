@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// setCondition sets a condition of the Machine and reports whether its status or reason changed, which is what an event
-// is worth. A message that alone changed is written, but is no transition.
+// setCondition sets a condition of the Machine and reports whether its status or reason changed, which deserves an
+// event. If only the message changed, it is written, but this is not a transition.
 func (p *pass) setCondition(kind string, status bool, reason, message string) (transition bool) {
 	message = wording.Truncate(message, maxMessage)
 	value := metav1.ConditionFalse
@@ -45,11 +45,11 @@ func (p *pass) endPause() {
 	}
 }
 
-// operation records the last operation. The same again changes nothing.
+// operation records the last operation. An equal operation changes nothing.
 func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationState, description string,
 	code provider.Code) {
 	if kind == v1beta1.OperationDelete && p.machine.Retrying() && p.machine.DeletionTimestamp.IsZero() {
-		return // The operation is the creation that failed, and when it is tried again.
+		return // The last operation stays the failed creation, with the time of its next try.
 	}
 	if code == provider.OK {
 		code = ""
@@ -65,8 +65,8 @@ func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationStat
 		Code: string(code), LastUpdateTime: &now}
 }
 
-// operationBegan returns since when the last operation is what it is. Where somebody else has removed that time, or
-// written one far ahead, it begins now.
+// operationBegan returns when the last operation was recorded. If another client has removed that time, or wrote one
+// far in the future, the operation begins now.
 func (p *pass) operationBegan() time.Time {
 	last := p.machine.Status.LastOperation
 	if last == nil {
@@ -78,7 +78,7 @@ func (p *pass) operationBegan() time.Time {
 	return last.LastUpdateTime.Time
 }
 
-// furthestAhead is by how much a time that a process wrote may be ahead of the clock of another one.
+// furthestAhead is how far a time that a process wrote may be ahead of the clock of another process.
 const furthestAhead = time.Hour
 
 // failuresOf returns how many calls of the operation failed in a row until now.
@@ -89,16 +89,16 @@ func (p *pass) failuresOf(kind v1beta1.OperationType) int32 {
 	return 0
 }
 
-// oneMore counts on, and stays at the highest number: what is in a status may have been written by anybody.
-func oneMore(count int32) int32 {
+// increment returns count+1 without overflow, because any client may have written the number in the status.
+func increment(count int32) int32 {
 	if count == math.MaxInt32 {
 		return count
 	}
 	return max(count, 0) + 1
 }
 
-// arrived makes the Machine Running, or Available where there is no target cluster.
-func (p *pass) arrived() {
+// markRunning makes the Machine Running, or Available if there is no target cluster.
+func (p *pass) markRunning() {
 	phase, note, operation := v1beta1.MachineRunning, "The machine is a Ready node.", p.trace.operation
 	if p.Target == nil {
 		phase, note = v1beta1.MachineAvailable, "The instance runs."
@@ -110,9 +110,9 @@ func (p *pass) arrived() {
 	}
 	p.launch.foundCapacity()
 	if !p.hasRun() {
-		p.trace.arrived = operation
+		p.trace.finished = operation
 		if m.LaunchAttempt() == 1 && p.before.Status.FailureReason != v1beta1.FailureInstanceVanished {
-			p.ended(spanJoin, m.CreationTimestamp.Time) // One that was replaced joined before.
+			p.ended(spanJoin, m.CreationTimestamp.Time) // A Machine whose instance was replaced joined before.
 		}
 		if p.hadTrouble() {
 			p.note(string(phase), "Launch", note)
@@ -122,8 +122,8 @@ func (p *pass) arrived() {
 	m.Status.Phase = phase
 }
 
-// hadTrouble reports whether an error of the launch was reported in between. A launch without errors has no event:
-// the Machine itself shows that it runs and since when, and a fleet that comes up is enough to read without.
+// hadTrouble reports whether the launch had errors. A launch without errors causes no event: the Machine itself shows
+// that it runs and since when, and a starting fleet causes enough events in any case.
 func (p *pass) hadTrouble() bool {
 	return p.before.Status.FailureReason != "" || p.machine.LaunchAttempt() > 1 ||
 		p.failuresOf(v1beta1.OperationCreate) > 0
@@ -137,7 +137,7 @@ func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
 		p.warn(string(reason), "Launch", message)
 	}
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, reason, message
-	// What the provider said last stays, and so does the backoff that is counted from it.
+	// The last error code of the provider stays, and so does the backoff that is counted from it.
 	attempts, code, retry := p.failuresOf(v1beta1.OperationCreate), provider.OK, (*metav1.Time)(nil)
 	if attempts > 0 {
 		code, retry = provider.Code(m.Status.LastOperation.Code), m.Status.LastOperation.NextTryTime
@@ -146,24 +146,24 @@ func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
 	m.Status.LastOperation.Attempts, m.Status.LastOperation.NextTryTime = attempts, retry
 }
 
-// hasRun reports whether the Machine was a usable Node before, and has not Failed since. Then the time for becoming one
-// does not matter any more.
+// hasRun reports whether the Machine was a usable Node before and has not Failed since. Then its time limit for
+// becoming a Node does not apply any more.
 func (p *pass) hasRun() bool {
 	switch p.machine.Status.Phase {
 	case v1beta1.MachineRunning, v1beta1.MachineAvailable, v1beta1.MachineUnhealthy:
 		return true
 	case v1beta1.MachineUpdating:
-		return p.before.Status.NodeRef != nil // In place; a replaced instance has yet to become a Node.
+		return p.before.Status.NodeRef != nil // This is an update in place. A replaced instance has yet to become a Node.
 	}
 	return false
 }
 
-// failAfterTimeout makes a Machine that has not been Running within its creation timeout Failed, and until then asks
-// to be reconciled when that time comes. cause is the error of the launch, if there is one.
+// failAfterTimeout makes a Machine Failed that was not Running within its creation timeout. Until then, it requeues the
+// Machine for that time. cause is the error of the launch, if there is one.
 func (p *pass) failAfterTimeout(cause error) {
 	m := p.machine
 	if p.hasRun() || m.Status.Phase == v1beta1.MachineFailed {
-		return // What was said of a failure the first time stays.
+		return // The first failure stays in the status.
 	}
 	timeout := m.Spec.Timeouts.CreationOrDefault()
 	if left := p.joinTimeLeft(); left > 0 {
@@ -178,13 +178,13 @@ func (p *pass) failAfterTimeout(cause error) {
 	case m.Retrying():
 		p.fail(v1beta1.FailureInsufficientResources, fmt.Sprintf("The provider had no capacity within %s.", timeout))
 	case p.Target == nil && m.Spec.ProviderID != "":
-		p.fail(v1beta1.FailureJoinClusterTimeout, fmt.Sprintf("The instance does not run after %s.", timeout))
+		p.fail(v1beta1.FailureJoinClusterTimeout, fmt.Sprintf("The instance did not run within %s.", timeout))
 	case m.Spec.ProviderID != "":
 		p.fail(v1beta1.FailureJoinClusterTimeout, fmt.Sprintf("The instance did not become a Ready node within %s.", timeout))
 	case code == provider.ResourceExhausted:
 		p.fail(v1beta1.FailureInsufficientResources, fmt.Sprintf("The provider had no capacity within %s.", timeout))
 	default:
-		p.fail(v1beta1.FailureCreateError, fmt.Sprintf("There is no instance after %s.", timeout))
+		p.fail(v1beta1.FailureCreateError, fmt.Sprintf("No instance was created within %s.", timeout))
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *instanceStep) vanished() {
 	s.fail(v1beta1.FailureInstanceVanished, message)
 }
 
-// summarize derives the phase and the Ready condition from what the steps found.
+// summarize derives the phase and the condition Ready from the results of the steps.
 func (p *pass) summarize() {
 	m := p.machine
 	m.Status.Phase = phaseOf(m, p.Target != nil)
@@ -207,7 +207,7 @@ func (p *pass) summarize() {
 	p.setCondition(v1beta1.ConditionReady, false, blocker.Reason, blocker.Message)
 }
 
-// blocker returns the condition that keeps the Machine from being Ready, nil when none does.
+// blocker returns the condition that keeps the Machine from being Ready, nil if none does.
 func (p *pass) blocker() *metav1.Condition {
 	m := p.machine
 	if !m.DeletionTimestamp.IsZero() {
@@ -230,14 +230,14 @@ func (p *pass) blocker() *metav1.Condition {
 	for _, kind := range order {
 		c := meta.FindStatusCondition(m.Status.Conditions, kind)
 		if c == nil {
-			return &metav1.Condition{Reason: v1beta1.ReasonPending, Message: "Nothing is known of " + kind + " yet."}
+			return &metav1.Condition{Reason: v1beta1.ReasonPending, Message: "The condition " + kind + " is not set yet."}
 		}
 		if c.Status != metav1.ConditionTrue || c.Reason == v1beta1.ReasonWaitingForStartupTaints {
 			return c
 		}
 	}
 	if p.Target == nil && m.Status.Phase != v1beta1.MachineAvailable {
-		return &metav1.Condition{Reason: v1beta1.ReasonPending, Message: "The instance does not run yet."}
+		return &metav1.Condition{Reason: v1beta1.ReasonPending, Message: "The instance is not running yet."}
 	}
 	return nil
 }
@@ -276,15 +276,15 @@ func phaseOf(m *v1beta1.Machine, hasTarget bool) v1beta1.MachinePhase {
 	}
 }
 
-// Reasons of events on a Machine, beside those of its conditions and failures. After trouble, the phase Running or
-// Available is a reason too.
+// Reasons of events on a Machine, in addition to those of its conditions and failures. After a launch with errors, the
+// phase Running or Available is a reason too.
 const (
-	// reasonUpdated surfaces when the instance was updated in place, or the agent on the node updated it.
+	// reasonUpdated surfaces when the instance was updated in place, by the provider or by the agent on the node.
 	reasonUpdated = "Updated"
 
-	// reasonDeleted surfaces when the instance is gone and the Machine goes. The message says what may be left.
+	// reasonDeleted surfaces when the instance is gone and the Machine is deleted. The message names what may remain.
 	reasonDeleted = "Deleted"
-	// reasonInstanceLeft surfaces when a Machine that is deleted by force goes although its instance may remain.
+	// reasonInstanceLeft surfaces when a force-deleted Machine is deleted although its instance may remain.
 	reasonInstanceLeft = "InstanceLeft"
 )
 
@@ -296,22 +296,25 @@ func (p *pass) warn(reason, action, message string) {
 	p.Recorder.Eventf(p.machine, nil, corev1.EventTypeWarning, reason, action, "%s", wording.Truncate(message, 512))
 }
 
-// maxMessage bounds what is written into the status: one message that is too long would make all of it refused.
+// maxMessage limits the length of a message in the status, because the API server would refuse a status with a longer
+// one.
 const maxMessage = 4096
 
-// dropCondition removes a condition. meta.RemoveStatusCondition makes a new list even where there is nothing to remove.
+// dropCondition removes a condition. Unlike meta.RemoveStatusCondition, it keeps the list as it is if there is nothing
+// to remove.
 func dropCondition(conditions *[]metav1.Condition, kind string) {
 	if meta.FindStatusCondition(*conditions, kind) != nil {
 		meta.RemoveStatusCondition(conditions, kind)
 	}
 }
 
-// A merge patch is found by comparing the JSON of both objects. Of a Machine one request changes its status or all
-// else, so the other half is left out of the comparison.
+// A merge patch is computed by comparing the JSON of both objects. One request changes either the status of a Machine
+// or everything else, so the other half is left out of the comparison.
 type (
-	// statusOnly brings the status of a Machine to another, if nobody changed the Machine since it was read as before.
+	// statusOnly is a patch of the status, which fails with a conflict if the Machine has changed since before was
+	// read.
 	statusOnly struct{ before *v1beta1.Machine }
-	// withoutStatus is the same for all but the status.
+	// withoutStatus is a patch of everything except the status, with the same precondition.
 	withoutStatus struct{ before *v1beta1.Machine }
 )
 
@@ -322,16 +325,16 @@ func (s statusOnly) Data(after client.Object) ([]byte, error) {
 	half := func(m *v1beta1.Machine) *v1beta1.Machine {
 		return &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{ResourceVersion: m.ResourceVersion}, Status: m.Status}
 	}
-	return difference(half(s.before), half(after.(*v1beta1.Machine)))
+	return mergePatch(half(s.before), half(after.(*v1beta1.Machine)))
 }
 
 func (s withoutStatus) Data(after client.Object) ([]byte, error) {
 	half := func(m *v1beta1.Machine) *v1beta1.Machine {
 		return &v1beta1.Machine{TypeMeta: m.TypeMeta, ObjectMeta: m.ObjectMeta, Spec: m.Spec}
 	}
-	return difference(half(s.before), half(after.(*v1beta1.Machine)))
+	return mergePatch(half(s.before), half(after.(*v1beta1.Machine)))
 }
 
-func difference(before, after *v1beta1.Machine) ([]byte, error) {
+func mergePatch(before, after *v1beta1.Machine) ([]byte, error) {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
 }

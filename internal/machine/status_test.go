@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// writeStatus changes the status of a Machine as whoever may write it could.
+// writeStatus changes the status of a Machine as any client with the permission could.
 func (w *world) writeStatus(name string, change func(*v1beta1.MachineStatus)) {
 	w.t.Helper()
 	m := w.get(name)
@@ -26,8 +26,8 @@ func (w *world) writeStatus(name string, change func(*v1beta1.MachineStatus)) {
 	}
 }
 
-// full fills the conditions up with such as are unassigned.
-func full(s *v1beta1.MachineStatus) {
+// fillConditions fills the conditions up to the limit with conditions of others.
+func fillConditions(s *v1beta1.MachineStatus) {
 	for i := 0; len(s.Conditions) < 32; i++ {
 		s.Conditions = append(s.Conditions, metav1.Condition{
 			Type: fmt.Sprintf("example.com/%d", i), Status: metav1.ConditionTrue, Reason: "Other",
@@ -36,30 +36,30 @@ func full(s *v1beta1.MachineStatus) {
 	}
 }
 
-// The API server admits 32 conditions. If others could take all of them, it would refuse every status that is written.
+// The API server allows 32 conditions. If others could use all of them, it would refuse every write of the status.
 //
 // Rule: own-conditions-have-space.
 func TestConditionsOfOthersDoNotKeepAStatusFromBeingWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("new")
-	w.writeStatus("new", full)
+	w.createMachine("new")
+	w.writeStatus("new", fillConditions)
 	w.reconcile("new")
 	m := w.get("new")
 	w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceLaunched)
 	if meta.FindStatusCondition(m.Status.Conditions, "example.com/0") == nil {
-		t.Error("there was room for others, and they are gone")
+		t.Error("there was room for conditions of others, but they were removed")
 	}
 }
 
 // Rule: own-conditions-have-space.
-func TestConditionsOfOthersDoNotHoldUpADeletion(t *testing.T) {
+func TestConditionsOfOthersDoNotDelayADeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
 	w.running("old")
-	w.writeStatus("old", full)
+	w.writeStatus("old", fillConditions)
 	w.cloud.Fail("Delete", provider.Errorf(provider.Unavailable, "busy"))
 	w.delete("old")
 	w.reconcile("old")
@@ -74,11 +74,11 @@ func TestConditionsOfOthersDoNotHoldUpADeletion(t *testing.T) {
 }
 
 // Rule: handwritten-counts-harmless.
-func TestCountsThatPeopleWroteDoNotOverflow(t *testing.T) {
+func TestHandwrittenCountsDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.writeStatus("m", func(s *v1beta1.MachineStatus) {
 		s.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationProcessing,
 			Attempts: math.MaxInt32}

@@ -25,26 +25,27 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// teardownStep removes the instance and what belongs to it, for a deletion or a replacement.
+// teardownStep deletes the instance and everything that belongs to it, for a deletion or a replacement.
 type teardownStep struct {
 	*pass
-	// notOurs is true when a Machine is being deleted whose instance was never tagged: it stays as it is.
+	// notOurs is true if the deleted Machine never tagged its instance. The instance stays unchanged.
 	notOurs bool
-	// instanceGone is true once the instance is known to be gone, and what is left of it elsewhere is removed.
+	// instanceGone is true once the instance is known to be gone, and only its traces elsewhere remain to be removed.
 	instanceGone bool
-	// failing is true when the removal of the instance failed, or cannot be asked for.
+	// failing is true if the deletion of the instance failed or could not be requested.
 	failing bool
-	// instanceLeft is true when the deletion by force went on although the instance, or a part of it, may remain.
+	// instanceLeft is true if a force-deletion continued although the instance, or a part of it, may remain.
 	instanceLeft bool
-	// leftBehind is true when the deletion went on without the target cluster.
+	// leftBehind is true if the deletion continued without the target cluster.
 	leftBehind bool
 }
 
-// run takes the machine down: hooks, drain, hooks, instance, node, token, and only then the finalizer.
+// run deletes what belongs to the Machine in this order: preDrain hooks, drain, preTerminate hooks, instance, Node,
+// token, and only then the finalizer.
 func (s *teardownStep) run(ctx context.Context) (progress, error) {
 	s.preservation.tooLate()
 	if !hasFinalizer(s.machine) {
-		s.gone = true // Another finalizer keeps it, or it is gone with the next event.
+		s.gone = true // Another finalizer keeps the Machine, or its delete event follows.
 		s.forget(client.ObjectKeyFromObject(s.machine))
 		return onMachine, nil
 	}
@@ -52,7 +53,7 @@ func (s *teardownStep) run(ctx context.Context) (progress, error) {
 		if s.Drainer != nil {
 			s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))
 		}
-		s.deleting(v1beta1.ReasonPausedByAnnotation, "An annotation pauses the deletion.")
+		s.deleting(v1beta1.ReasonPausedByAnnotation, "An annotation pauses the machine, so its deletion does not continue.")
 		return onMachine, nil
 	}
 	for _, step := range []func(context.Context) (progress, error){
@@ -66,20 +67,20 @@ func (s *teardownStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// secretBackstop is after how long a Machine that waits for a Secret is reconciled without an event: its class,
-// needed to find the Machines of a Secret, may be gone.
+// secretBackstop is the time after which a Machine that waits for a Secret is reconciled without an event. An event of
+// the Secret finds its Machines by their class, which may be gone.
 const secretBackstop = 5 * time.Minute
 
-// deleting says what the deletion waits for, or the update that drains the node or replaces the instance.
+// deleting reports what the deletion waits for, or the update that drains the node or replaces the instance.
 func (s *teardownStep) deleting(reason, message string) {
 	if s.interruption.interrupting {
-		return // The condition InterruptionNotice is in the way, and Drained says how far the drain is.
+		return // The condition InterruptionNotice keeps the Machine from being Ready, and Drained reports the progress.
 	}
 	if s.machine.DeletionTimestamp.IsZero() {
 		s.update.updateWaits(reason, message)
 		return
 	}
-	s.machine.Status.Phase = v1beta1.MachineDeleting // A failureReason stays: budgets and health checks need it.
+	s.machine.Status.Phase = v1beta1.MachineDeleting // The failureReason stays, because budgets and health checks need it.
 	s.setCondition(v1beta1.ConditionDeleting, true, reason, message)
 	s.setCondition(v1beta1.ConditionReady, false, reason, message)
 	s.machine.Status.ObservedGeneration = s.machine.Generation
@@ -87,7 +88,7 @@ func (s *teardownStep) deleting(reason, message string) {
 
 func (s *teardownStep) awaitPreDrainHooks(context.Context) (progress, error) {
 	if hooks := s.machine.Spec.LifecycleHooks.PreDrain; len(hooks) > 0 {
-		s.deleting(v1beta1.ReasonWaitingForPreDrainHook, "Waiting for "+hookNames(hooks)+".")
+		s.deleting(v1beta1.ReasonWaitingForPreDrainHook, "Waiting for the removal of preDrain hooks: "+hookNames(hooks)+".")
 		return onMachine, nil
 	}
 	return next, nil
@@ -95,7 +96,7 @@ func (s *teardownStep) awaitPreDrainHooks(context.Context) (progress, error) {
 
 func (s *teardownStep) awaitPreTerminateHooks(context.Context) (progress, error) {
 	if hooks := s.machine.Spec.LifecycleHooks.PreTerminate; len(hooks) > 0 {
-		s.deleting(v1beta1.ReasonWaitingForPreTerminateHook, "Waiting for "+hookNames(hooks)+".")
+		s.deleting(v1beta1.ReasonWaitingForPreTerminateHook, "Waiting for the removal of preTerminate hooks: "+hookNames(hooks)+".")
 		return onMachine, nil
 	}
 	return next, nil
@@ -109,7 +110,7 @@ func hookNames(hooks []v1beta1.LifecycleHook) string {
 	return strings.Join(names, ", ")
 }
 
-// findNode finds the Node, asking the API server itself before it believes that there is none: a Node that
+// findNode finds the Node. It reads the API server before it concludes that there is none, because a Node that
 // registered a moment ago has pods to drain as well.
 func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 	if s.Target == nil || s.notOurs {
@@ -126,7 +127,7 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 		case len(found.claimants) > 0:
 			return s.chooseClaimant(found), nil
 		case found.conflict != "" && !found.belongsToOther:
-			return next, nil // The Node is another machine's, or nobody knows whose.
+			return next, nil // The Node belongs to another machine, or it is not known to which.
 		case found.node != nil || found.otherID != nil:
 			s.node = cmp.Or(found.node, found.otherID)
 			return next, nil
@@ -150,21 +151,21 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 			s.node = node
 		}
 	default:
-		found, err := s.registration.judgeByName(ctx, node)
+		found, err := s.registration.decideByName(ctx, node)
 		if err != nil {
 			return s.targetUnreachable(ctx, err)
 		}
 		s.node = cmp.Or(found.node, found.otherID)
 	}
-	// It answers: a failure later on is the first one of another row.
+	// The target cluster answered, so a later failure starts a new series.
 	s.states.update(s.machine, func(m *machineState) { m.teardown.targetUnreachableSince = time.Time{} })
 	return next, nil
 }
 
-// chooseClaimant decides which of several Nodes with the provider ID is drained and deleted with the machine: the one
-// whose kubelet reports, since an instance has one kubelet, and a Node that was left when its host got another name
-// is silent. Of silent ones it is the newest. Where several report, pods run behind each, and a person has to say
-// which Node is wrong.
+// chooseClaimant decides which of several Nodes with the provider ID is drained and deleted with the machine. It
+// chooses the Node whose kubelet reports, because an instance has only one kubelet, and a Node that remained after its
+// host was renamed is silent. If all are silent, it chooses the newest. If several report, each may run pods, and an
+// administrator has to decide which Node is wrong.
 func (s *teardownStep) chooseClaimant(found candidate) progress {
 	nodes := slices.SortedFunc(slices.Values(found.claimants), func(a, b *corev1.Node) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -179,7 +180,7 @@ func (s *teardownStep) chooseClaimant(found candidate) progress {
 	}
 	if reporting > 1 && !s.forced() && !s.instanceGone {
 		message := found.conflict +
-			" The kubelets of both report. Delete the Node that is wrong, or annotate the machine with " +
+			" More than one of their kubelets reports. Delete the wrong Node, or annotate the machine with " +
 			v1beta1.AnnotationForceDelete + "."
 		before := meta.FindStatusCondition(s.before.Status.Conditions, v1beta1.ConditionDeleting)
 		s.deleting(v1beta1.ReasonNodeConflict, message)
@@ -192,18 +193,18 @@ func (s *teardownStep) chooseClaimant(found candidate) progress {
 	return next
 }
 
-// targetPatience is how long the target cluster may fail before a Machine without a Node is deleted without it, and
-// cleanupPatience how long before one that its user wants deleted by force is. That is more than a watch that was
-// lost takes to be there again.
+// targetPatience is how long the target cluster may fail before a Machine without a Node is deleted without it.
+// cleanupPatience is the same for a force-deleted Machine. Both are longer than a lost watch needs to be established
+// again.
 const (
 	targetPatience  = 30 * time.Second
 	cleanupPatience = time.Minute
 )
 
-// targetUnreachable holds the deletion up: without the target cluster nobody can tell whose pods would be killed. The
-// instance of a machine with the force annotation is deleted anyway, after some tries to remove what is left in the
-// target cluster. A machine that never had a Node is deleted as well if the API server confirms that: then only other
-// calls fail, more than once.
+// targetUnreachable stops the deletion, because without the target cluster it is not known which pods would be killed.
+// A force-deletion continues: it deletes the instance anyway, and gives up after some tries to clean up in the target
+// cluster. The deletion of a machine that never had a Node continues too, if the API server confirms that there is
+// none. In that case only other calls have failed, for longer than targetPatience.
 func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progress, error) {
 	if s.leftBehind || s.forced() && !s.instanceGone {
 		return next, nil
@@ -222,9 +223,9 @@ func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progre
 	return onError, err
 }
 
-// targetFailsSince is when the target cluster first failed this process in this deletion, now at the latest: since it
-// last answered before the instance was gone, or after that. The end of an outage is an answer, so that one failed call
-// right after it is the first one.
+// targetFailsSince returns when the current series of failures of the target cluster began in this deletion, now at the
+// latest. Failures before and after the instance was gone are separate series. The end of an outage ends a series, so
+// that a failed call right after it is the first of another one.
 func (s *teardownStep) targetFailsSince() (since time.Time) {
 	s.states.update(s.machine, func(m *machineState) {
 		failing := &m.teardown.targetUnreachableSince
@@ -239,8 +240,8 @@ func (s *teardownStep) targetFailsSince() (since time.Time) {
 	return since
 }
 
-// neverJoined reports whether the API server says that there is no Node of the Machine. A read that fails proves
-// nothing: the machine may have joined while this process cannot see it.
+// neverJoined reports whether the API server confirms that the Machine has no Node. A failed read proves nothing: the
+// machine may have joined while this process cannot see it.
 func (s *teardownStep) neverJoined(ctx context.Context) bool {
 	if s.machine.Status.NodeRef != nil || s.node != nil {
 		return false
@@ -254,7 +255,7 @@ func (s *teardownStep) forced() bool {
 	return force
 }
 
-// resolve finds out how the instance is reached to take it down, and waits for what is missing.
+// resolve finds the credentials and the class for deleting the instance, or reports what is missing.
 func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress, error) {
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
@@ -265,14 +266,14 @@ func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress,
 		return inputs, onInputs | s.after(secretBackstop), nil
 	}
 	if err != nil {
-		return inputs, onError, fmt.Errorf("resolve how to reach the instance to be deleted: %w", err)
+		return inputs, onError, fmt.Errorf("resolve the credentials for deleting the instance: %w", err)
 	}
 	return inputs, next, nil
 }
 
-// deleteInstance asks the provider to remove the instance until it is gone.
+// deleteInstance calls Delete until the instance is gone.
 func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
-	if s.notOurs && bornWithInstance(s.machine) || s.neverCreated() || s.instanceLeft {
+	if s.notOurs && createdWithProviderID(s.machine) || s.neverCreated() || s.instanceLeft {
 		return next, nil
 	}
 	inputs, proceed, err := s.resolve(ctx)
@@ -288,32 +289,32 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	req := provider.DeleteRequest{Machine: identity(s.machine), Class: inputs.Class(), ClusterID: s.ClusterID,
 		ProviderID: s.machine.Spec.ProviderID}
 	if s.notOurs {
-		req.ProviderID = "" // What carries our tags, if anything does.
+		req.ProviderID = "" // Delete the instance with our tags, if there is one.
 	}
 	req.Scope = s.scope()
 	result, err := s.Cloud.Delete(ctx, req)
 	if err != nil {
 		return s.deleteFailed(err, inputs), nil
 	}
-	s.answered()
+	s.callSucceeded()
 	switch {
 	case !result.Gone:
 		s.foundIn(req.Scope)
 		s.states.update(s.machine, func(m *machineState) {
 			m.pace, m.teardown.nothingFoundSince, m.teardown.accepted = pace{}, time.Time{}, true
 		})
-		s.removing(result.Left)
+		s.reportRemoving(result.Left)
 		return s.after(pollInterval(s.now.Sub(s.operationBegan()))), nil
 	case req.ProviderID != "":
 		return s.confirmGone(ctx, inputs, result), nil
 	}
-	return s.settle("No instance is known; waiting until one that may have been asked for would have shown."), nil
+	return s.awaitSettleTime("No instance is known. Waiting for the settle time to pass, because an earlier call may still create one."), nil
 }
 
-// neverLaunched reports whether no instance can ever have been requested: there is no recorded one, this process sent
-// no Create whose outcome it does not know, and nothing says which provider to ask. The last means that the class
-// does not exist, and a class that a Machine was launched from is held by its finalizer for as long as that Machine
-// exists. A cache that does not have the class yet would look the same, so the class is looked for at the API server.
+// neverLaunched reports whether no instance can ever have been requested: none is recorded, this process sent no Create
+// with an unknown outcome, and nothing names a provider to ask. The last means that the class does not exist: a
+// finalizer protects a class for as long as a Machine that was launched from it exists. Since the cache may not have a
+// new class yet, the class is read from the API server.
 func (s *teardownStep) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool, error) {
 	m := s.machine
 	if m.Spec.ProviderID != "" || m.Status.Instance != nil || inputs.Provider != "" ||
@@ -331,14 +332,14 @@ func (s *teardownStep) neverLaunched(ctx context.Context, inputs resolve.Resolve
 	case err != nil:
 		return false, fmt.Errorf("read MachineClass %s: %w", key, err)
 	case len(resolve.OfClass(class).ProviderSpec) == 0:
-		return true, nil // No instance can be made from it.
+		return true, nil // No instance can be created from this class.
 	}
 	return false, errStale
 }
 
-// settle waits, where no instance was ever recorded, until a Create that may be under way at the cloud would have
-// shown: two reads that find nothing, CreateSettle apart.
-func (s *teardownStep) settle(message string) progress {
+// awaitSettleTime waits, if no instance was ever recorded, until a Create that may still be under way would have taken
+// effect: two reads that are CreateSettle apart must find nothing.
+func (s *teardownStep) awaitSettleTime(message string) progress {
 	since := s.nothingToDeleteSince()
 	left := since.Add(s.Cloud.CreateSettle()).Sub(s.now)
 	if left <= 0 {
@@ -357,7 +358,7 @@ func (s *teardownStep) blocked(reason, message string) (transition bool) {
 	return before != reason
 }
 
-// deleteFailed records an error of Delete and when the next try is due.
+// deleteFailed records an error of Delete and the time of the next try.
 func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) progress {
 	s.failing = true
 	c := deleteRetryPolicy(provider.CodeOf(err))
@@ -368,14 +369,14 @@ func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) progress
 	return s.operationFailed(v1beta1.OperationDelete, c, err, s.deleteFingerprint(inputs))
 }
 
-// deleteNode removes the Node of an instance that is gone, and no other of that name.
+// deleteNode deletes the Node of an instance that is gone, and no other Node of that name.
 func (s *teardownStep) deleteNode(ctx context.Context) (progress, error) {
 	if s.notOurs || s.instanceLeft {
 		return next, nil
 	}
 	s.instanceGone = true
 	if s.node == nil {
-		// It may have registered in its instance's last moment. From now on it cannot.
+		// The Node may have registered just before the instance was gone. From now on no Node can.
 		if proceed, err := s.findNode(ctx); err != nil || proceed != next {
 			return proceed, err
 		}
@@ -395,10 +396,10 @@ func (s *teardownStep) deleteNode(ctx context.Context) (progress, error) {
 	return s.targetUnreachable(ctx, fmt.Errorf("delete node %s: %w", s.node.Name, err))
 }
 
-// release removes the token and then the finalizer: the last trace.
+// release deletes the token and then removes the finalizer, the last trace of the Machine.
 func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	if s.Target != nil && !s.leftBehind && !s.notOurs && !s.isTrue(v1beta1.ConditionNodeHealthy) {
-		// It may never have run; else its token went when it did.
+		// The Machine may never have run. Otherwise its token was deleted when it became Ready.
 		if err := s.launch.dropToken(ctx); err != nil {
 			if proceed, err := s.targetUnreachable(ctx, err); proceed != next {
 				return proceed, err
@@ -416,7 +417,7 @@ func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	s.forget(client.ObjectKeyFromObject(s.machine))
 	s.states.update(s.machine, func(m *machineState) { m.teardown.released = true })
 	if err != nil {
-		return next, nil // Released before, and said so: the cache was late.
+		return next, nil // An earlier pass removed the finalizer and reported it. The cache lagged behind.
 	}
 	s.ended(phaseTermination, s.terminationBegan())
 	s.observeSpans()
@@ -425,20 +426,20 @@ func (s *teardownStep) release(ctx context.Context) (progress, error) {
 		message = fmt.Sprintf("Instance %s is gone.", id)
 	}
 	if s.notOurs {
-		message = fmt.Sprintf("Instance %s was not adopted and stays as it is.", s.machine.Spec.ProviderID)
+		message = fmt.Sprintf("Instance %s was never adopted and was not deleted.", s.machine.Spec.ProviderID)
 	}
 	if s.instanceLeft {
-		message = "The machine was deleted by force. Its instance, or a part of it, may remain at the cloud."
+		message = "The machine was force-deleted. Its instance, or a part of it, may remain in the cloud."
 	}
 	if s.leftBehind {
-		message += " The target cluster could not be reached: a node and a bootstrap token of the machine may be left in it."
+		message += " The target cluster was unreachable, so a node and a bootstrap token of the machine may remain in it."
 	}
 	s.note(reasonDeleted, "Delete", message)
 	return next, nil
 }
 
-// removeFinalizer takes our finalizer off, unless somebody changed the Machine meanwhile: that is a conflict. What
-// has to be patched is known, and not worth the comparison of two whole Machines.
+// removeFinalizer removes our finalizer, and fails with a conflict if another client has changed the Machine in the
+// meantime. The patch is written directly, because that is cheaper than comparing two Machines.
 func (s *teardownStep) removeFinalizer(ctx context.Context) error {
 	left := slices.DeleteFunc(slices.Clone(s.before.Finalizers), func(f string) bool {
 		return f == v1beta1.MachineFinalizer

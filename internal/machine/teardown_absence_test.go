@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// A machine that is deleted right after its creation leaves no instance behind, although Delete says Gone as long as
-// the cloud does not show it.
+// A machine that is deleted right after its creation leaves no instance behind, although Delete returns Gone as long as
+// the cloud does not show the instance.
 //
 // Rules: finalizer-after-instance, gone-is-confirmed.
 func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
@@ -25,16 +25,16 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 		}{
 			"removed within the call":                  {func(w *world) { w.cloud.Evasive = true }, func(*world) {}},
 			"removed within the call, another process": {func(w *world) { w.cloud.Evasive = true }, (*world).restart},
-			"takes its time to go": {func(w *world) { w.cloud.Shutdown = 10 * time.Second },
+			"removed slowly": {func(w *world) { w.cloud.Shutdown = 10 * time.Second },
 				func(*world) {}},
-			"takes its time to go, another process": {func(w *world) { w.cloud.Shutdown = 10 * time.Second },
+			"removed slowly, another process": {func(w *world) { w.cloud.Shutdown = 10 * time.Second },
 				(*world).restart},
 			"only the provider ID was written": {func(w *world) { w.effects.next = cut{at: 3, dies: true} },
 				(*world).restart},
 			"without a target cluster, within the call": {func(w *world) { w.options.Target, w.cloud.Evasive = nil, true },
 				(*world).restart},
-			"it says that it found it when it is shown": {func(*world) {}, func(*world) {}},
-			"booting, and takes its time to go in a lag": {func(w *world) {
+			"found once it is shown": {func(*world) {}, func(*world) {}},
+			"booting, and removed slowly": {func(w *world) {
 				w.cloud.Boot, w.cloud.Shutdown = time.Minute, time.Minute
 			}, func(*world) {}},
 		} {
@@ -46,7 +46,7 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 					w.restart()
 				}
 				w.class("small", "")
-				w.born("m")
+				w.createMachine("m")
 				_, _ = w.pass("m")
 				if len(w.cloud.Live()) != 1 {
 					t.Fatal("there is no instance")
@@ -56,7 +56,7 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 				c.again(w)
 				w.untilGone("m")
 				w.wantNothingLeft("m")
-				within(t, "the time until it was gone", w.clock.Since(began), 0, w.cloud.Settle+lag+w.cloud.Shutdown+40*time.Second)
+				within(t, "the time until the machine was gone", w.clock.Since(began), 0, w.cloud.Settle+lag+w.cloud.Shutdown+40*time.Second)
 				if n := len(w.effects.of("cloud delete")); n > 40 {
 					t.Errorf("%d calls of Delete", n)
 				}
@@ -65,8 +65,8 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 	}
 }
 
-// The deletion of a machine that ran for long is not slower for it: what was accepted needs no confirmation, and a
-// bare Gone is confirmed at once.
+// The deletion of an old machine does not wait: an accepted deletion needs no confirmation, and Gone without it is
+// confirmed at once.
 //
 // Rules: deletion-order, gone-is-confirmed.
 func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
@@ -94,10 +94,10 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 			w.wantNothingLeft("m")
 		})
 	}
-	// A new process has to find out that it looks in the right place: by two lookups.
+	// A new process needs two lookups to know that it looks in the right scope.
 	for name, kind := range map[string]func(*world){
-		"removed within the call, not reported, and the process is new": func(w *world) { w.cloud.Evasive = true },
-		"gone before, and the process is new":                           func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID) },
+		"removed within the call, not reported, new process": func(w *world) { w.cloud.Evasive = true },
+		"gone before, new process":                           func(w *world) { w.cloud.Vanish(w.get("m").Spec.ProviderID) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +108,7 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 			w.restart()
 			w.delete("m")
 			if result := w.reconcile("m"); w.get("m") == nil || result.RequeueAfter != maxRecheck {
-				t.Fatalf("it checks again after %s, if the machine is still there", result.RequeueAfter)
+				t.Fatalf("the machine is gone, or checks again after %s", result.RequeueAfter)
 			}
 			w.step(maxRecheck)
 			w.reconcile("m")
@@ -121,7 +121,7 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 		w := newWorld(t)
 		w.cloud.Shutdown = 10 * time.Second
 		w.class("small", "")
-		w.running("m") // A new machine: that it was accepted is all that tells.
+		w.running("m") // The machine is new, so only the accepted deletion proves that the instance is gone.
 		w.delete("m")
 		w.reconcile("m")
 		w.step(10 * time.Second)
@@ -135,7 +135,7 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 	})
 }
 
-// A process that was restarted after somebody has changed where an instance is finds it anyway, by its tags.
+// A process that starts after another client has changed the scope of an instance finds the instance by its tags.
 //
 // Rule: scope-confirmed-by-tags.
 func TestAChangedScopeLeavesNoInstanceBehind(t *testing.T) {
@@ -144,7 +144,7 @@ func TestAChangedScopeLeavesNoInstanceBehind(t *testing.T) {
 		before func(*world)
 	}{
 		"deleted": {func(w *world) { w.delete("m") }},
-		"deleted, and the removal was accepted": {func(w *world) {
+		"deleted, and the cloud accepted it": {func(w *world) {
 			w.cloud.Shutdown = time.Minute
 			w.delete("m")
 			w.reconcile("m")
@@ -162,7 +162,7 @@ func TestAChangedScopeLeavesNoInstanceBehind(t *testing.T) {
 			w.wantNothingLeft("m")
 		})
 	}
-	t.Run("its node is silent", func(t *testing.T) {
+	t.Run("the node is silent", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", "")
@@ -170,7 +170,7 @@ func TestAChangedScopeLeavesNoInstanceBehind(t *testing.T) {
 		scope := w.get("m").Status.Instance.Scope
 		w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" })
 		w.restart()
-		w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+		w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
 		for range 30 {
 			w.reconcile("m")
 			w.step(10 * time.Second)
@@ -178,13 +178,13 @@ func TestAChangedScopeLeavesNoInstanceBehind(t *testing.T) {
 		m := w.get("m")
 		w.wantPhase(m, v1beta1.MachineUnhealthy)
 		if got := m.Status.Instance.Scope; got != scope {
-			t.Errorf("the scope is %q, not %q", got, scope)
+			t.Errorf("the scope is %q, want %q", got, scope)
 		}
 	})
 	for name, end := range map[string]func(*world){
-		"deleted, and one lookup does not find it": func(w *world) { w.delete("m") },
-		"its node is silent, and one lookup does not find it": func(w *world) {
-			w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+		"deleted, and one lookup does not find the instance": func(w *world) { w.delete("m") },
+		"the node is silent, and one lookup does not find the instance": func(w *world) {
+			w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
 			for range 30 {
 				w.reconcile("m")
 				w.step(10 * time.Second)
@@ -224,7 +224,7 @@ func TestAChangedScopeLeavesNoInstanceBehind(t *testing.T) {
 		w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance.Scope = "elsewhere" })
 		w.cloud.Vanish(w.get("m").Spec.ProviderID)
 		w.restart()
-		w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+		w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
 		for range 30 {
 			w.reconcile("m")
 			w.step(10 * time.Second)
@@ -233,10 +233,10 @@ func TestAChangedScopeLeavesNoInstanceBehind(t *testing.T) {
 	})
 }
 
-// An instance that is gone and still shown holds its machine until it is not, without a busy loop.
+// While the cloud still lists a deleted instance, the Machine stays in Deleting and is requeued with backoff.
 //
 // Rule: gone-is-confirmed.
-func TestAnInstanceThatIsShownAfterItsEnd(t *testing.T) {
+func TestDeletionWaitsWhileTheCloudStillShowsTheInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.cloud.Evasive = true
@@ -246,23 +246,23 @@ func TestAnInstanceThatIsShownAfterItsEnd(t *testing.T) {
 	w.delete("m")
 	began := w.clock.Now()
 	w.untilGone("m")
-	within(t, "the time until it was gone", w.clock.Since(began), 20*time.Second, 30*time.Second)
+	within(t, "the time until the machine was gone", w.clock.Since(began), 20*time.Second, 30*time.Second)
 	if n := len(w.effects.calls()); n > 30 {
 		t.Errorf("%d calls", n)
 	}
 	w.wantNothingLeft("m")
 }
 
-// A cloud that is behind shows the old instance when the new one is asked for. The machine has one at a time anyway,
-// and the old one is not taken for the new one.
+// A cloud whose reads lag behind shows the old instance while the new one is created. The machine still has only one
+// instance at a time, and the old one is not mistaken for the new one.
 //
 // Rules: replacement-deletes-first, old-instance-not-taken-for-new.
 func TestAReplacementInALaggingCloud(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]func(*world){
 		"removed within the call": func(w *world) { w.cloud.Evasive = true },
-		"takes its time to go":    func(w *world) { w.cloud.Shutdown = 3 * time.Second },
-		"restarted all the time": func(w *world) {
+		"removed slowly":          func(w *world) { w.cloud.Shutdown = 3 * time.Second },
+		"with a restart before each pass": func(w *world) {
 			w.cloud.Shutdown = 3 * time.Second
 			w.cloud.Will("Delete", fakecloud.Step{})
 		},
@@ -280,7 +280,7 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 			w.cloud.Lag = 20 * time.Second
 			w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
 			w.until("m", "the new instance", func() bool {
-				if name == "restarted all the time" {
+				if name == "with a restart before each pass" {
 					w.restart()
 				}
 				m := w.get("m")
@@ -289,10 +289,10 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 			m := w.get("m")
 			if live := w.cloud.Live(); len(live) != 1 || live[0].ProviderID != m.Spec.ProviderID ||
 				m.Spec.ProviderID == old.Spec.ProviderID {
-				t.Errorf("the machine has %s, had %s; live: %+v", m.Spec.ProviderID, old.Spec.ProviderID, live)
+				t.Errorf("the machine has instance %s, had %s; live: %+v", m.Spec.ProviderID, old.Spec.ProviderID, live)
 			}
 			if made := w.cloud.Created(m.UID); made != 2 || len(w.cloud.Twins()) > 0 {
-				t.Errorf("%d instances were made; twins: %v", made, w.cloud.Twins())
+				t.Errorf("%d instances were created; twins: %v", made, w.cloud.Twins())
 			}
 			w.neverFailed()
 			w.delete("m")
@@ -302,8 +302,8 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 	}
 }
 
-// Of a machine that is deleted in the middle of its replacement the new instance goes as well, although the cloud
-// shows the old one by the same tags.
+// If a machine is deleted during its replacement, the new instance is deleted as well, although the cloud shows the old
+// one for the same tags.
 //
 // Rules: unrecorded-instance-looked-up-twice, old-instance-not-taken-for-new.
 func TestADeletionDuringAReplacementInALaggingCloud(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// A machine that failed still says why while it is being deleted, however long that takes.
+// A failed machine keeps its failure reason while it is being deleted, however long that takes.
 //
 // Rules: failure-reason-kept, what-counts-as-disrupted.
 func TestTheFailureReasonStaysDuringTheDeletion(t *testing.T) {
@@ -20,7 +20,7 @@ func TestTheFailureReasonStaysDuringTheDeletion(t *testing.T) {
 	w.class("small", "")
 	m := w.longRunning("m")
 	w.cloud.Vanish(m.Spec.ProviderID)
-	w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
+	w.setNodeReady(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 	m = w.untilPhase("m", v1beta1.MachineFailed)
 
 	hooked := m.DeepCopy()
@@ -31,10 +31,10 @@ func TestTheFailureReasonStaysDuringTheDeletion(t *testing.T) {
 	w.delete("m")
 	m = w.untilPhase("m", v1beta1.MachineDeleting)
 	if m.Status.FailureReason != v1beta1.FailureInstanceVanished || m.Status.FailureMessage == "" {
-		t.Errorf("while it is being deleted the failure is %q: %q", m.Status.FailureReason, m.Status.FailureMessage)
+		t.Errorf("during the deletion the failure is %q: %q", m.Status.FailureReason, m.Status.FailureMessage)
 	}
 	if reason, counts := disruption.Of(m); counts || !machinestate.Vanished(m) {
-		t.Errorf("a machine without an instance is disrupted because of %s", reason)
+		t.Errorf("a machine without an instance counts as disrupted by %s", reason)
 	}
 
 	released := m.DeepCopy()

@@ -9,18 +9,19 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// leftNamedAfter is how long a removal takes before it is reported what is left: until then, clouds detach volumes and
-// network interfaces as usual.
+// leftNamedAfter is how long a deletion takes before the status reports what remains. Until then, clouds detach volumes
+// and network interfaces as usual.
 const leftNamedAfter = 3 * time.Minute
 
-// removing records that the provider removes the instance, and after some minutes what the cloud has not removed yet.
-func (s *teardownStep) removing(left string) {
-	const usual = "The provider is removing the instance."
+// reportRemoving reports that the provider is deleting the instance, and after leftNamedAfter also what remains in the
+// cloud.
+func (s *teardownStep) reportRemoving(left string) {
+	const usual = "The provider is deleting the instance."
 	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, usual, "")
 	message := usual
 	if last := s.machine.Status.LastOperation; left != "" && last != nil && last.Type == v1beta1.OperationDelete &&
 		s.now.Sub(s.operationBegan()) >= leftNamedAfter {
-		message = "The cloud has not removed all of the instance. Left: " + wording.Truncate(left, 1024)
+		message = "The cloud has not deleted all parts of the instance yet. Remaining: " + wording.Truncate(left, 1024)
 	}
 	before := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDeleting)
 	if message != usual && (before == nil || before.Message != message) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Rule: remaining-parts-named.
-func TestWhatTheCloudDoesNotRemoveIsNamedAfterMinutes(t *testing.T) {
+func TestRemainingPartsAreReportedAfterMinutes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -44,7 +44,7 @@ func TestWhatTheCloudDoesNotRemoveIsNamedAfterMinutes(t *testing.T) {
 	}
 	reported := slices.DeleteFunc(w.events.take(), func(e string) bool { return !names(e) })
 	if len(reported) != 1 {
-		t.Errorf("reported %d times, want once: %q", len(reported), reported)
+		t.Errorf("the remaining parts were reported %d times, want once: %q", len(reported), reported)
 	}
 	w.step(time.Hour)
 	w.untilGone("m")

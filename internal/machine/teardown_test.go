@@ -37,7 +37,7 @@ func TestHooksBlockTheDeletionInTheirOrder(t *testing.T) {
 	w.effects.clear()
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonWaitingForPreTerminateHook)
-	want(t, "what is done", w.effects.of(), "API Node patch", "API Machine patch status")
+	want(t, "effects", w.effects.of(), "API Node patch", "API Machine patch status")
 	w.wantRest("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreTerminate = nil })
 	w.reconcile("m")
@@ -45,7 +45,7 @@ func TestHooksBlockTheDeletionInTheirOrder(t *testing.T) {
 }
 
 // Rule: paused-machine-untouched.
-func TestAPausedDeletionStandsStill(t *testing.T) {
+func TestPausedDeletionDoesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -71,14 +71,14 @@ func TestTheNodeOfAnotherInstanceIsNotDeleted(t *testing.T) {
 	w.delete("m")
 	w.reconcile("m")
 	if w.get("m") != nil {
-		t.Errorf("the machine is still there: %s", summaryOf(w.get("m")))
+		t.Errorf("the machine still exists: %s", summaryOf(w.get("m")))
 	}
 	if w.getNode(m.Status.NodeRef.Name) == nil {
-		t.Error("a node was deleted that only has the name of the machine's")
+		t.Error("a node that only has the name of the machine's node was deleted")
 	}
 }
 
-// Nothing ends the deletion of an instance but its end.
+// The deletion of an instance only ends when the instance is gone.
 //
 // Rules: finalizer-after-instance, deletion-never-gives-up.
 func TestErrorsOfDelete(t *testing.T) {
@@ -129,7 +129,7 @@ func TestErrorsOfDelete(t *testing.T) {
 	}
 }
 
-// All that the deletion needs is in the status, except for the credentials.
+// The status has everything that the deletion needs, except the credentials.
 //
 // Rule: deletion-without-class.
 func TestDeletionWithoutTheClass(t *testing.T) {
@@ -141,7 +141,7 @@ func TestDeletionWithoutTheClass(t *testing.T) {
 	w.drop("small-user-data")
 	w.drop("small-credentials")
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
-	w.letGo(class)
+	w.removeFinalizers(class)
 	if err := w.api.Delete(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestDeletionWithoutTheClass(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonCredentialsNotFound)
 	want(t, "events", reasons(w.events.take()), v1beta1.ReasonCredentialsNotFound)
 	if wait := w.wantQuiet("m").RequeueAfter; wait == 0 {
-		t.Error("nobody looks whether the Secret has come")
+		t.Error("no pass is scheduled to check for the Secret")
 	}
 	w.create(w.secret("small-credentials", "token", "again"))
 	w.reconcile("m")
@@ -159,13 +159,13 @@ func TestDeletionWithoutTheClass(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A machine whose class never existed was never asked of anybody, and nobody could be asked to delete it.
+// No instance was ever requested for a machine whose class never existed, and no provider could delete one.
 //
 // Rule: unrecorded-instance-looked-up-twice.
-func TestAMachineThatWasNeverPlacedGoesAtOnce(t *testing.T) {
+func TestMachineWithoutAClassIsDeletedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.born("m", func(m *v1beta1.Machine) { delete(m.Labels, v1beta1.LabelProvider) })
+	w.createMachine("m", func(m *v1beta1.Machine) { delete(m.Labels, v1beta1.LabelProvider) })
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, "False", v1beta1.ReasonClassNotFound)
 	w.delete("m")
@@ -174,7 +174,7 @@ func TestAMachineThatWasNeverPlacedGoesAtOnce(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// Where no instance was recorded, one may still come into being: two checks must find nothing, a settling time apart.
+// If no instance was recorded, one may still appear. Two checks that are a settle time apart must find nothing.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
@@ -185,18 +185,18 @@ func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 		before func(*world)
 		low    time.Duration
 	}{
-		{"never asked for", func(w *world) {}, time.Minute},
-		{"it never comes", func(w *world) { w.cloud.Fail("Create", lost); w.reconcile("m") }, time.Minute},
-		{"it comes late", func(w *world) {
+		{"never requested", func(w *world) {}, time.Minute},
+		{"the instance never appears", func(w *world) { w.cloud.Fail("Create", lost); w.reconcile("m") }, time.Minute},
+		{"the instance is created late", func(w *world) {
 			w.cloud.Will("Create", fakecloud.Step{Err: lost, Late: 50 * time.Second})
 			w.reconcile("m")
 		}, time.Minute},
-		{"it shows late", func(w *world) {
+		{"the instance shows late", func(w *world) {
 			w.cloud.Blind = 50 * time.Second
 			w.cloud.Will("Create", fakecloud.Step{Err: lost, Late: time.Nanosecond})
 			w.reconcile("m")
 		}, time.Minute},
-		{"it shows at once and takes its time to go", func(w *world) {
+		{"the instance shows at once and is removed slowly", func(w *world) {
 			w.cloud.Shutdown = 5 * time.Minute
 			w.cloud.Will("Create", fakecloud.Step{Err: lost, Late: time.Nanosecond})
 			w.reconcile("m")
@@ -210,27 +210,27 @@ func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.class("small", joinsWithToken)
-			w.born("m")
+			w.createMachine("m")
 			tc.before(w)
 			w.delete("m")
 			began := w.clock.Now()
 			w.untilGone("m")
-			within(t, "the time until it was gone", w.clock.Since(began), tc.low, tc.low+time.Minute)
+			within(t, "the time until the machine was gone", w.clock.Since(began), tc.low, tc.low+time.Minute)
 			w.wantNothingLeft("m")
 			w.step(time.Hour)
 			if n := len(w.cloud.Live()); n > 0 {
-				t.Errorf("%d instances came after the machine was gone", n)
+				t.Errorf("%d instances appeared after the machine was gone", n)
 			}
 		})
 	}
 }
 
 // Rule: unrecorded-instance-looked-up-twice.
-func TestAMachineThatIsDeletedWhileItsInstanceIsMade(t *testing.T) {
+func TestDeletionDuringCreate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.cloud.Will("Create", fakecloud.Step{During: func() { w.delete("m") }})
 	if result := w.reconcile("m"); result.RequeueAfter == 0 || len(w.cloud.Live()) != 1 {
 		t.Errorf("%d instances, next check after %s", len(w.cloud.Live()), result.RequeueAfter)
@@ -239,22 +239,22 @@ func TestAMachineThatIsDeletedWhileItsInstanceIsMade(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// Clocks are set, by days and both ways. That makes no machine fail, loop, or have a second instance.
-func TestAClockThatIsSetHarmsNoMachine(t *testing.T) {
+// If a clock is set by days in either direction, no machine fails, loops, or gets a second instance.
+func TestClockJumpsAreHarmless(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
 	w.class("small", joinsWithToken)
 	const day = 24 * time.Hour
-	for name, jumps := range map[string][3]time.Duration{"back": {-day, -day, -day}, "on": {0, day, day},
-		"to-and-fro": {-day, 3 * day, -2 * day}} {
-		w.born(name)
+	for name, jumps := range map[string][3]time.Duration{"back": {-day, -day, -day}, "forward": {0, day, day},
+		"back-and-forth": {-day, 3 * day, -2 * day}} {
+		w.createMachine(name)
 		w.step(jumps[0])
 		m := w.untilPhase(name, v1beta1.MachineRunning)
-		made := len(w.cloud.Requests())
+		created := len(w.cloud.Requests())
 		w.step(jumps[1])
 		w.reconcile(name)
-		if w.wantRest(name); len(w.cloud.Requests()) != made || m.Spec.ProviderID != w.get(name).Spec.ProviderID {
-			t.Errorf("%s: another instance was made", name)
+		if w.wantRest(name); len(w.cloud.Requests()) != created || m.Spec.ProviderID != w.get(name).Spec.ProviderID {
+			t.Errorf("%s: another instance was created", name)
 		}
 		w.delete(name)
 		w.reconcile(name)
@@ -264,18 +264,18 @@ func TestAClockThatIsSetHarmsNoMachine(t *testing.T) {
 	}
 }
 
-func TestACloudThatNeedsNoSettlingIsNotWaitedFor(t *testing.T) {
+func TestDeletionDoesNotWaitWithoutASettleTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.cloud.Settle = 0
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.delete("m")
 	w.reconcile("m")
 	w.wantNothingLeft("m")
 }
 
-// Without the target cluster nobody can tell whose pods would die.
+// Without the target cluster, it is not known which pods would be killed.
 //
 // Rule: failed-read-proves-nothing.
 func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
@@ -298,11 +298,11 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 		w.reconcile("m")
 		w.wantNothingLeft("m")
 	})
-	t.Run("goes on without a node", func(t *testing.T) {
+	t.Run("continues without a node", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", joinsWithToken)
-		w.born("m")
+		w.createMachine("m")
 		w.reconcile("m")
 		w.delete("m")
 		w.refuse = func(_ string, o runtime.Object) error {
@@ -312,19 +312,19 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 			return nil
 		}
 		if _, err := w.pass("m"); err == nil {
-			t.Error("one call that failed is taken for an outage")
+			t.Error("one failed call counts as an outage")
 		}
 		w.step(30 * time.Second)
 		w.reconcile("m")
 		if w.get("m") != nil || len(w.cloud.Live()) != 0 {
-			t.Error("machine or instance are left")
+			t.Error("the machine or the instance remains")
 		}
 	})
-	t.Run("does not give up a node that is there and not written down yet", func(t *testing.T) {
+	t.Run("does not ignore an existing node that is not recorded yet", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", "")
-		w.born("m")
+		w.createMachine("m")
 		w.reconcile("m")
 		w.node("m", true)
 		w.refuseNodes("patch")
@@ -342,7 +342,7 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 		w.reconcile("m")
 		w.wantNothingLeft("m")
 	})
-	t.Run("goes on when forced and says what is left", func(t *testing.T) {
+	t.Run("continues when forced and reports what remains", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", "")
@@ -352,22 +352,22 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 		w.delete("m")
 		w.targetDown = true
 		if _, err := w.pass("m"); err == nil {
-			t.Error("one call that failed is taken for an outage")
+			t.Error("one failed call counts as an outage")
 		}
 		if len(w.cloud.Live()) != 0 {
-			t.Error("the instance is left")
+			t.Error("the instance remains")
 		}
 		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetUnreachable)
 		w.step(time.Minute)
 		w.reconcile("m")
 		if w.get("m") != nil {
-			t.Error("the machine is left")
+			t.Error("the machine remains")
 		}
-		if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may be left") {
+		if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may remain in it") {
 			t.Errorf("events: %q", events)
 		}
 	})
-	t.Run("leaves nothing when forced in a short one", func(t *testing.T) {
+	t.Run("leaves nothing behind when forced in a short outage", func(t *testing.T) {
 		t.Parallel()
 		for name, fail := range map[string]func(*world){
 			"all calls":            func(w *world) { w.targetDown = true },
@@ -393,7 +393,7 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 	})
 }
 
-// refuseNodes answers requests about Nodes with an error; "" stands for reading them.
+// refuseNodes answers requests for Nodes with an error. The verb "" stands for a read.
 func (w *world) refuseNodes(verb string) {
 	w.refuse = func(v string, o runtime.Object) error {
 		switch o.(type) {
@@ -406,12 +406,12 @@ func (w *world) refuseNodes(verb string) {
 	}
 }
 
-func TestTokensOfMachinesThatNeverRanGoWithThem(t *testing.T) {
+func TestTokensOfMachinesThatNeverRanAreDeletedWithThem(t *testing.T) {
 	t.Parallel()
 	for _, registered := range []bool{false, true} {
 		w := newWorld(t)
 		w.class("small", joinsWithToken)
-		w.born("m")
+		w.createMachine("m")
 		w.reconcile("m")
 		if registered {
 			w.node("m", false)
@@ -425,10 +425,10 @@ func TestTokensOfMachinesThatNeverRanGoWithThem(t *testing.T) {
 	}
 }
 
-// What others hold on to is theirs.
+// Finalizers of others stay.
 //
 // Rule: finalizer-after-instance.
-func TestFinalizersOfOthers(t *testing.T) {
+func TestFinalizersOfOthersStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -446,7 +446,7 @@ func TestAMachineThatLostItsFinalizerIsForgotten(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	w.cloud.Fail("Create", provider.Errorf(provider.Throttled, "slow down"))
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Finalizers = nil })
 	w.delete("m")

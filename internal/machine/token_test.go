@@ -11,12 +11,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// newWorldWithAToken has a Machine m that is to join with its token.
+// newWorldWithAToken returns a world with a Machine m that will join with its token.
 func newWorldWithAToken(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	if n := len(w.tokens()); n != 1 {
 		t.Fatalf("there are %d tokens for one machine", n)
@@ -24,23 +24,24 @@ func newWorldWithAToken(t *testing.T) *world {
 	return w
 }
 
-// Rule token-deleted-when-running: a machine that did not join in time cannot join any more.
-func TestTheTokenOfAFailedMachineGoes(t *testing.T) {
+// Rule token-deleted-when-running: a machine that did not join in time can no longer join.
+func TestTokenOfAFailedMachineIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorldWithAToken(t)
-	// A minute more: the Machine's time began by the API server's own clock.
+	// The extra minute is needed because the Machine's time began by the clock of the API server.
 	w.step(v1beta1.DefaultCreationTimeout + time.Minute)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 	if n := len(w.tokens()); n != 0 {
-		t.Errorf("%d tokens are left of a failed machine", n)
+		t.Errorf("a failed machine has %d tokens left", n)
 	}
 }
 
-// Somebody else may write that a machine runs before it has joined. Its token still goes when its Node becomes Ready.
+// Another client may write that a machine runs before it has joined. Its token is still deleted when its Node becomes
+// Ready.
 //
 // Rule: token-deleted-when-running.
-func TestTheTokenOfAMachineThatIsSaidToHaveRunGoes(t *testing.T) {
+func TestTokenIsDeletedIfAForgedPhaseClaimsThatTheMachineRan(t *testing.T) {
 	t.Parallel()
 	w := newWorldWithAToken(t)
 	w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Phase = v1beta1.MachineRunning })
@@ -48,19 +49,19 @@ func TestTheTokenOfAMachineThatIsSaidToHaveRunGoes(t *testing.T) {
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 	if n := len(w.tokens()); n != 0 {
-		t.Errorf("%d tokens are left of a machine that runs", n)
+		t.Errorf("a running machine has %d tokens left", n)
 	}
 }
 
-// Whoever reads the user data of an instance can join with its token, so that is good for hours, however long the
-// machine may take; and for as long as it may take, it is extended.
+// Anyone who reads the user data of an instance can join with its token. So the token is valid only for hours, even if
+// the machine may take longer, and is extended for as long as the machine may still join.
 //
 // Rule: token-extended-before-expiry.
-func TestATokenIsGoodForHoursAndExtendedWhileTheMachineMayJoin(t *testing.T) {
+func TestTokenIsExtendedWhileTheMachineMayJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
 	w.class("small", joinsWithToken)
-	w.born("m", func(m *v1beta1.Machine) { m.Spec.Timeouts.Creation = &metav1.Duration{Duration: 12 * time.Hour} })
+	w.createMachine("m", func(m *v1beta1.Machine) { m.Spec.Timeouts.Creation = &metav1.Duration{Duration: 12 * time.Hour} })
 	ends := func() time.Time {
 		t.Helper()
 		tokens := w.tokens()
@@ -77,17 +78,17 @@ func TestATokenIsGoodForHoursAndExtendedWhileTheMachineMayJoin(t *testing.T) {
 	w.reconcile("m")
 	first := ends()
 	if life := first.Sub(began); life > 5*time.Hour {
-		t.Errorf("it is good for %s", life)
+		t.Errorf("the token is valid for %s", life)
 	}
 	for w.clock.Now().Before(began.Add(11 * time.Hour)) {
 		if left := ends().Sub(w.clock.Now()); left < 50*time.Minute {
-			t.Fatalf("%s left after %s", left, w.clock.Now().Sub(began))
+			t.Fatalf("the token is valid for another %s after %s", left, w.clock.Now().Sub(began))
 		}
 		w.step(10 * time.Minute)
 		w.reconcile("m")
 	}
 	if last := ends(); !last.After(first) || last.Sub(began) > 13*time.Hour+time.Minute {
-		t.Errorf("in the end it is good until %s", last.Sub(began))
+		t.Errorf("in the end the token is valid until %s", last.Sub(began))
 	}
 	w.restart()
 	w.reconcile("m")
@@ -95,36 +96,36 @@ func TestATokenIsGoodForHoursAndExtendedWhileTheMachineMayJoin(t *testing.T) {
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 	if left := w.tokens(); len(left) > 0 {
-		t.Errorf("%d tokens are left", len(left))
+		t.Errorf("%d tokens remain", len(left))
 	}
 }
 
-// The kubeconfig of the target may come later than the provider's process. An instance that was made before could never
-// find the cluster.
+// The kubeconfig of the target cluster may be created later than the provider's process. An instance that was created
+// before could never find the cluster.
 //
 // Rule: kubeconfig-file-awaited.
-func TestNoInstanceIsMadeBeforeItIsKnownHowItReachesTheTarget(t *testing.T) {
+func TestNoInstanceIsCreatedBeforeTheTargetEndpointIsKnown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	api := w.options.Target.API
-	w.options.Target.API = func() (Endpoint, error) { return Endpoint{}, errors.New("there is no such file yet") }
+	w.options.Target.API = func() (Endpoint, error) { return Endpoint{}, errors.New("the file does not exist yet") }
 	w.restart()
 	w.class("small", joinsWithToken)
-	w.born("m")
-	if _, err := w.pass("m"); err == nil || !strings.Contains(err.Error(), "there is no such file yet") {
-		t.Errorf("a pass ends with %v", err)
+	w.createMachine("m")
+	if _, err := w.pass("m"); err == nil || !strings.Contains(err.Error(), "the file does not exist yet") {
+		t.Errorf("the pass ends with %v", err)
 	}
 	c := w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonProvisioning)
-	if !strings.Contains(c.Message, "there is no such file yet") {
+	if !strings.Contains(c.Message, "the file does not exist yet") {
 		t.Errorf("the message is %q", c.Message)
 	}
 	if id := w.get("m").Spec.ProviderID; id != "" {
-		t.Errorf("the instance %s was made", id)
+		t.Errorf("instance %s was created", id)
 	}
 	w.options.Target.API = api
 	w.restart()
 	w.reconcile("m")
 	if w.get("m").Spec.ProviderID == "" {
-		t.Error("no instance was made")
+		t.Error("no instance was created")
 	}
 }

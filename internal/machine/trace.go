@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/platform/tracing"
 )
 
-// Steps of operations, as their spans are named.
+// Names of the spans of an operation's steps.
 const (
 	stepLaunch     = "launch"
 	stepBoot       = "boot"
@@ -26,20 +26,20 @@ const (
 	stepRemove     = "remove"
 )
 
-// codeNeverRan is the code of a creation that ended with the deletion of the Machine.
+// codeNeverRan is the code of a creation that ended because the Machine was deleted.
 const codeNeverRan = "Canceled"
 
-// traceStep reports to the trace what the pass ended. Nothing of it changes what the pass does.
+// traceStep reports to the trace what ended in this pass. It never changes what the pass does.
 type traceStep struct {
 	*pass
-	// operation and at are what is done with the Machine, and the step that it was in when the pass began.
+	// operation is what is being done with the Machine, and at is the step that it was in when the pass began.
 	operation tracing.Operation
 	at        string
-	// arrived is the operation that ended because the Machine runs.
-	arrived tracing.Operation
+	// finished is the operation that ended because the Machine runs.
+	finished tracing.Operation
 }
 
-// begin returns a context in which calls of the cloud are reported.
+// begin returns a context in which calls to the cloud are traced.
 func (s *traceStep) begin(ctx context.Context) context.Context {
 	if !s.Tracer.On() {
 		return ctx
@@ -50,7 +50,7 @@ func (s *traceStep) begin(ctx context.Context) context.Context {
 
 func (s *traceStep) about() []attribute.KeyValue { return tracing.MachineAttributes(s.machine) }
 
-// operationOf returns what is done with the Machine, the zero value if nothing is.
+// operationOf returns what is being done with the Machine, the zero value if nothing is.
 func (s *traceStep) operationOf() tracing.Operation {
 	m := s.machine
 	changed := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
@@ -71,8 +71,8 @@ func (s *traceStep) operationOf() tracing.Operation {
 	return tracing.Create(m.UID)
 }
 
-// replaced reports whether the Machine ran on another instance before. Once the new one runs, the status does not show
-// whether the old one only had no capacity. This process knows it of what it did itself.
+// replaced reports whether the Machine ran on another instance before. Once the new instance runs, the status does not
+// show whether the old one only lacked capacity. This process knows that about its own actions.
 func (s *traceStep) replaced() bool {
 	m := s.machine
 	if m.LaunchAttempt() == 1 || m.Status.Launch.OldProviderID == "" || lacksCapacity(m) {
@@ -82,7 +82,7 @@ func (s *traceStep) replaced() bool {
 	return !known.retried
 }
 
-// stepOf is the step that calls of the cloud are part of.
+// stepOf returns the step to which calls to the cloud belong.
 func (s *traceStep) stepOf() string {
 	switch {
 	case !s.machine.DeletionTimestamp.IsZero(), s.machine.Replacing():
@@ -95,8 +95,8 @@ func (s *traceStep) stepOf() string {
 	return stepLaunch
 }
 
-// updating returns a context in which the call that updates the instance is reported, also before anybody knows that
-// one is needed.
+// updating returns a context in which the call that updates the instance is traced, even before it is known whether an
+// update is needed.
 func (s *traceStep) updating(ctx context.Context) context.Context {
 	if !s.Tracer.On() {
 		return ctx
@@ -105,7 +105,7 @@ func (s *traceStep) updating(ctx context.Context) context.Context {
 	return s.Tracer.Within(ctx, s.operation, "", s.about())
 }
 
-// written reports what is over, once that is in the status.
+// written reports what has ended, once that is in the status.
 func (s *traceStep) written(before *v1beta1.Machine, ended []span) {
 	if !s.Tracer.On() {
 		return
@@ -120,18 +120,18 @@ func (s *traceStep) written(before *v1beta1.Machine, ended []span) {
 		}
 	}
 	s.waited(before)
-	if !s.arrived.None() {
-		s.reportArrival()
+	if !s.finished.None() {
+		s.reportFinished()
 	}
 }
 
-// replacing reports whether the status says that the instance is being replaced.
+// replacing reports whether the status shows that the instance is being replaced.
 func replacing(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonReplacing
 }
 
-// waited reports how long the Machine waited for one thing, once it waits for another or for nothing.
+// waited reports how long the Machine waited for one reason, once it waits for another or for none.
 func (s *traceStep) waited(before *v1beta1.Machine) {
 	was, is, now := waitsFor(before), waitsFor(s.machine), s.Clock.Now()
 	if was == nil && is == nil || was != nil && is != nil && was.Reason == is.Reason {
@@ -147,7 +147,7 @@ func (s *traceStep) waited(before *v1beta1.Machine) {
 		}
 		step := s.at
 		if step == stepRemove {
-			step = "" // It goes on in several of them.
+			step = "" // The wait continues in several steps.
 		}
 		s.Tracer.Report(s.operation, step, s.about(),
 			tracing.Span{Name: "wait " + was.Reason, Start: since, End: now, Reason: was.Reason})
@@ -160,8 +160,8 @@ func (s *traceStep) waited(before *v1beta1.Machine) {
 	})
 }
 
-// waitsFor returns the condition that says what the Machine waits for: Ready, or in a drain Drained, which is more
-// exact. It returns nil if the Machine waits for nothing.
+// waitsFor returns the condition that shows what the Machine waits for. This is Ready, or during a drain the more exact
+// Drained. It returns nil if the Machine waits for nothing.
 func waitsFor(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if c == nil || c.Status == metav1.ConditionTrue {
@@ -174,17 +174,17 @@ func waitsFor(m *v1beta1.Machine) *metav1.Condition {
 	return c
 }
 
-// reportArrival reports an operation that ended because the Machine runs, from the times in its status.
-func (s *traceStep) reportArrival() {
+// reportFinished reports an operation that ended because the Machine runs, with the times in its status.
+func (s *traceStep) reportFinished() {
 	m, known, now := s.machine, s.traces.get(s.machine), s.Clock.Now()
 	launched := known.launched
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); launched.IsZero() && c != nil {
 		launched = c.LastTransitionTime.Time
 	}
 	start := m.CreationTimestamp.Time
-	steps := ladder{at: start, end: now}
-	if s.arrived == tracing.Replace(m.UID, m.LaunchAttempt()) {
-		// Its first steps were reported when the old instance was gone.
+	steps := stepSequence{at: start, end: now}
+	if s.finished == tracing.Replace(m.UID, m.LaunchAttempt()) {
+		// The first steps of a replacement were reported when the old instance was gone.
 		start, steps.at = known.replaceBegan, known.launchBegan
 		if start.IsZero() {
 			start, steps.at = launched, launched
@@ -200,12 +200,12 @@ func (s *traceStep) reportArrival() {
 	} else {
 		steps.until(stepBoot, now)
 	}
-	s.Tracer.Finish(s.arrived, s.about(), tracing.Span{Start: start, End: now}, steps.spans...)
-	s.arrived = tracing.Operation{}
+	s.Tracer.Finish(s.finished, s.about(), tracing.Span{Start: start, End: now}, steps.spans...)
+	s.finished = tracing.Operation{}
 	s.traces.forget(s.key())
 }
 
-// needsReplacement ends an update that cannot be made in place. What follows has a trace of its own.
+// needsReplacement ends the trace of an update that cannot be made in place. The replacement has its own trace.
 func (s *traceStep) needsReplacement() {
 	if !s.Tracer.On() {
 		return
@@ -215,7 +215,8 @@ func (s *traceStep) needsReplacement() {
 			Related: tracing.Replace(s.machine.UID, s.machine.NextLaunchAttempt())})
 }
 
-// oldInstanceGone reports the steps of a replacement that take the old instance down. before is the Machine as it was.
+// oldInstanceGone reports the steps of a replacement that deleted the old instance. before is the Machine before the
+// replacement.
 func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
 	if !s.Tracer.On() {
 		return
@@ -225,20 +226,20 @@ func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
 		began = c.LastTransitionTime.Time
 	}
 	operation := tracing.Replace(s.machine.UID, s.machine.LaunchAttempt())
-	for _, step := range takenDown(before, began, now) {
+	for _, step := range teardownSteps(before, began, now) {
 		s.Tracer.Step(operation, s.about(), step)
 	}
 	s.traces.update(s.machine, func(t *traceState) { t.replaceBegan, t.launchBegan = began, now })
 }
 
-// retries notes that another instance is tried because the cloud had no capacity for the last one.
+// retries records that another instance is tried because the cloud had no capacity for the last one.
 func (s *traceStep) retries() {
 	if s.Tracer.On() {
 		s.traces.update(s.machine, func(t *traceState) { t.retried = true })
 	}
 }
 
-// gone reports a deletion that is over, and the creation if it ended with that.
+// gone reports a finished deletion, and also the creation if the deletion ended it.
 func (s *traceStep) gone() {
 	if !s.Tracer.On() {
 		return
@@ -250,7 +251,7 @@ func (s *traceStep) gone() {
 			tracing.Span{Name: "wait " + known.reason, Start: known.since, End: now, Reason: known.reason})
 	}
 	if s.neverRan() {
-		steps := ladder{at: m.CreationTimestamp.Time, end: began}
+		steps := stepSequence{at: m.CreationTimestamp.Time, end: began}
 		if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil &&
 			c.Status == metav1.ConditionTrue {
 			steps.until(stepLaunch, c.LastTransitionTime.Time)
@@ -263,7 +264,7 @@ func (s *traceStep) gone() {
 			steps.spans...)
 	}
 	s.Tracer.Finish(tracing.Delete(m.UID), s.about(), tracing.Span{Start: began, End: now},
-		takenDown(m, began, now)...)
+		teardownSteps(m, began, now)...)
 	s.traces.forget(s.key())
 }
 
@@ -277,9 +278,9 @@ func (s *traceStep) neverRan() bool {
 		meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionNodeHealthy) == nil
 }
 
-// takenDown returns the steps that took an instance down.
-func takenDown(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
-	steps := ladder{at: began, end: ended}
+// teardownSteps returns the steps that deleted an instance.
+func teardownSteps(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
+	steps := stepSequence{at: began, end: ended}
 	for _, step := range []struct{ name, kind string }{
 		{stepDrain, v1beta1.ConditionDrained}, {stepVolumes, v1beta1.ConditionVolumesDetached},
 	} {
@@ -293,13 +294,13 @@ func takenDown(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
 	return steps.spans
 }
 
-// ladder makes steps that follow each other without a gap, whatever the clocks were that their times are of.
-type ladder struct {
+// stepSequence builds spans that follow each other without a gap, even if their times come from different clocks.
+type stepSequence struct {
 	at, end time.Time
 	spans   []tracing.Span
 }
 
-func (l *ladder) until(name string, end time.Time) {
+func (l *stepSequence) until(name string, end time.Time) {
 	if end.Before(l.at) {
 		end = l.at
 	}
@@ -310,21 +311,22 @@ func (l *ladder) until(name string, end time.Time) {
 	l.at = end
 }
 
-// traceState is what is known of a Machine for its trace beyond its status. Losing it makes times less exact.
+// traceState is what is remembered of a Machine for its trace in addition to its status. Losing it makes times less
+// exact.
 type traceState struct {
 	uid types.UID
-	// launched is when its instance was recorded.
+	// launched is when the Machine's instance was recorded.
 	launched time.Time
 	// reason is what the Machine waits for, and since when.
 	reason string
 	since  time.Time
-	// replaceBegan is when the replacement of its instance began, and launchBegan when the old one was gone.
+	// replaceBegan is when the replacement of the instance began, and launchBegan when the old instance was gone.
 	replaceBegan, launchBegan time.Time
-	// retried is true if its instance had no capacity and another one is tried.
+	// retried is true if the cloud had no capacity for the instance, and another one is tried.
 	retried bool
 }
 
-// traceStates are those of all Machines. It is empty while traces are off.
+// traceStates are the states of all Machines. It is empty while tracing is off.
 type traceStates struct {
 	mu       sync.Mutex
 	machines map[types.NamespacedName]traceState

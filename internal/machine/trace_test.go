@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/test/otlp"
 )
 
-// traced makes a world whose process reports traces, and returns what makes it hand over its spans.
+// traced creates a world whose process reports traces. spans flushes and returns the spans.
 func traced(t *testing.T, change ...func(*world)) (w *world, spans func() []otlp.Span) {
 	t.Helper()
 	receiver := otlp.Receive(t)
@@ -42,8 +42,8 @@ func traced(t *testing.T, change ...func(*world)) (w *world, spans func() []otlp
 	}
 }
 
-// whole returns the trace of an operation, which must be complete and account for all of its time.
-func whole(t *testing.T, spans []otlp.Span, o tracing.Operation) otlp.Trace {
+// completeTrace returns the trace of an operation, which must be complete and account for all of its time.
+func completeTrace(t *testing.T, spans []otlp.Span, o tracing.Operation) otlp.Trace {
 	t.Helper()
 	trace := otlp.Of(spans, o.TraceID().String())
 	if wrong := trace.Check(); len(wrong) > 0 {
@@ -55,7 +55,7 @@ func whole(t *testing.T, spans []otlp.Span, o tracing.Operation) otlp.Trace {
 	return trace
 }
 
-// children returns the names of the spans below the root, in the order of their begin.
+// children returns the names of the spans below the root, ordered by their start.
 func children(trace otlp.Trace) (names []string) {
 	for _, root := range trace.Roots() {
 		for _, s := range trace {
@@ -80,31 +80,31 @@ func roots(spans []otlp.Span, name string) (n int) {
 // Rules: trace-ids-follow-from-uid, traces-explain-the-time.
 //
 // Errors of the cloud and a restart in the middle are parts of one trace.
-func TestACreationIsOneTraceWhoeverWorksOnIt(t *testing.T) {
+func TestCreationIsOneTraceAcrossProcesses(t *testing.T) {
 	w, spans := traced(t, joining)
 	w.cloud.Boot = 40 * time.Second
 	failure := provider.Errorf(provider.Unavailable, "hunter2")
 	w.cloud.Fail("Create", failure, failure)
-	m := w.born("m")
+	m := w.createMachine("m")
 	w.until("m", "an instance", func() bool { return w.get("m").Spec.ProviderID != "" })
 	w.restart()
 	w.untilPhase("m", v1beta1.MachineRunning)
 	w.restart()
 	w.reconcile("m")
 	all := spans()
-	trace := whole(t, all, tracing.Create(m.UID))
+	trace := completeTrace(t, all, tracing.Create(m.UID))
 	want(t, "steps", children(trace), "launch", "boot", "node ready", "initialise")
 	var codes []string
 	for _, call := range trace.Named("cloud Create") {
 		codes = append(codes, call.Attributes["machinist.code"])
 	}
-	want(t, "calls that create", codes, "Unavailable", "Unavailable", "")
+	want(t, "codes of the Create calls", codes, "Unavailable", "Unavailable", "")
 	if waits := trace.Named("wait ProviderUnavailable"); len(waits) != 1 ||
 		waits[0].Attributes["machinist.reason"] != v1beta1.ReasonProviderUnavailable {
-		t.Errorf("nothing says what was waited for:\n%s", trace)
+		t.Errorf("the trace does not show the reason of the wait:\n%s", trace)
 	}
 	if n := roots(all, "machine create"); n != 1 {
-		t.Errorf("%d roots", n)
+		t.Errorf("%d root spans, want 1", n)
 	}
 	if strings.Contains(trace.String(), "hunter2") {
 		t.Errorf("a message is in the trace:\n%s", trace)
@@ -118,7 +118,7 @@ func TestADeletionIsATrace(t *testing.T) {
 	m := w.running("m")
 	w.delete("m")
 	w.untilGone("m")
-	trace := whole(t, spans(), tracing.Delete(m.UID))
+	trace := completeTrace(t, spans(), tracing.Delete(m.UID))
 	want(t, "steps", children(trace), "drain", "volumes", "remove")
 	if calls := trace.Named("cloud Delete"); len(calls) < 2 {
 		t.Errorf("%d calls:\n%s", len(calls), trace)
@@ -128,8 +128,8 @@ func TestADeletionIsATrace(t *testing.T) {
 // Rules: traces-explain-the-time.
 func TestAMachineThatNeverRanHasAFailedCreation(t *testing.T) {
 	w, spans := traced(t)
-	w.cloud.Shutdown = 20 * time.Second // The deletion begins by the API server's clock, which runs on.
-	m := w.born("m")
+	w.cloud.Shutdown = 20 * time.Second // The deletion begins by the clock of the API server, which keeps running.
+	m := w.createMachine("m")
 	w.reconcile("m")
 	w.delete("m")
 	w.untilGone("m")
@@ -141,19 +141,19 @@ func TestAMachineThatNeverRanHasAFailedCreation(t *testing.T) {
 		t.Errorf("the creation is %+v", found)
 	}
 	want(t, "steps", children(trace), "launch", "boot")
-	whole(t, all, tracing.Delete(m.UID))
+	completeTrace(t, all, tracing.Delete(m.UID))
 }
 
 // Rules: traces-explain-the-time.
 //
-// The replacement has a trace of its own, and the update that asked for it links to it.
+// The replacement has its own trace, and the update that caused it links to it.
 func TestAReplacementIsATrace(t *testing.T) {
 	w, spans := traced(t, joining)
 	w.cloud.Boot, w.cloud.Shutdown = 30*time.Second, 20*time.Second
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
 	w.cloud.OnUpdate = a.update
 	w.class("large", "")
-	w.born("m")
+	w.createMachine("m")
 	m := w.untilPhase("m", v1beta1.MachineRunning)
 	w.step(time.Minute)
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
@@ -163,7 +163,7 @@ func TestAReplacementIsATrace(t *testing.T) {
 	})
 	all := spans()
 	replacement := tracing.Replace(m.UID, 2)
-	trace := whole(t, all, replacement)
+	trace := completeTrace(t, all, replacement)
 	want(t, "steps", children(trace), "drain", "volumes", "remove", "launch", "boot", "node ready", "initialise")
 	for _, name := range []string{"cloud Delete", "cloud Create"} {
 		if len(trace.Named(name)) == 0 {
@@ -172,7 +172,7 @@ func TestAReplacementIsATrace(t *testing.T) {
 	}
 	i := slices.IndexFunc(all, func(s otlp.Span) bool { return s.Name == "machine update" })
 	if i < 0 || !slices.Contains(all[i].Links, replacement.TraceID().String()) {
-		t.Errorf("no update leads to the replacement: %d", i)
+		t.Errorf("no update links to the replacement: %d", i)
 	}
 	if n := roots(all, "machine create"); n != 1 {
 		t.Errorf("%d creations", n)
@@ -187,7 +187,7 @@ func TestAnUpdateInPlaceIsATrace(t *testing.T) {
 	w.class("large", "")
 	w.running("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
-	w.step(time.Second - time.Duration(w.clock.Now().Nanosecond())) // Conditions have whole seconds.
+	w.step(time.Second - time.Duration(w.clock.Now().Nanosecond())) // Times of conditions are whole seconds.
 	w.reconcile("m")
 	w.step(10 * time.Second)
 	w.reconcile("m")
@@ -204,35 +204,35 @@ func TestAnUpdateInPlaceIsATrace(t *testing.T) {
 
 // Rules: trace-ids-follow-from-uid, late-lack-of-capacity.
 //
-// An instance that had no capacity is no replacement: the creation goes on.
+// A retry after a lack of capacity is not a replacement: the creation continues.
 func TestACreationThatIsTriedAgainStaysOneTrace(t *testing.T) {
 	w, spans := traced(t, joining)
 	w.cloud.Boot, w.cloud.Shutdown = 20*time.Second, time.Second
-	m := w.born("m")
+	m := w.createMachine("m")
 	w.reconcile("m")
 	w.step(3 * time.Second)
-	w.giveUp(provider.ResourceExhausted)
+	w.failInstances(provider.ResourceExhausted)
 	w.until("m", "another attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
 	w.untilPhase("m", v1beta1.MachineRunning)
 	all := spans()
-	trace := whole(t, all, tracing.Create(m.UID))
+	trace := completeTrace(t, all, tracing.Create(m.UID))
 	if len(trace.Named("cloud Create")) != 2 || len(trace.Named("cloud Delete")) == 0 {
 		t.Errorf("calls are missing:\n%s", trace)
 	}
 	if other := otlp.Of(all, tracing.Replace(m.UID, 2).TraceID().String()); len(other) > 0 {
-		t.Errorf("it counts as a replacement:\n%s", other)
+		t.Errorf("the retry counts as a replacement:\n%s", other)
 	}
 }
 
-// Log lines about an operation lead to its trace.
+// Log lines of an operation contain the ID of its trace.
 func TestLogLinesNameTheTrace(t *testing.T) {
 	w, spans := traced(t)
 	var lines []string
 	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{Verbosity: 1})
-	m := w.born("m")
+	m := w.createMachine("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.4" })
 	w.options.Live = w.api
-	// Somebody else changes the machine while the pass goes on, which is logged.
+	// Another client changes the machine during the pass, which is logged.
 	w.cloud.Around = func(_ string, f func() error) error {
 		w.update("m", func(m *v1beta1.Machine) { set(&m.Annotations, "example.com/changed", "") })
 		return f()

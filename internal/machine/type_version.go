@@ -11,18 +11,18 @@ func (r *Reconciler) unsupportedSchema(m *v1beta1.Machine) string {
 	return unsupportedSchema(m, r.RequireTypeVersion)
 }
 
-// unsupportedSchema says why the Machine is neither launched nor changed, only observed and deleted: it was written
-// for a schema that this process does not know or, where the label is required, does not say for which. Empty if there
-// is no reason.
+// unsupportedSchema returns why the Machine is neither launched nor changed, but only observed and deleted: its type
+// version is unknown to this process, or it has none although one is required. It returns "" if the type version is
+// supported.
 func unsupportedSchema(m *v1beta1.Machine, required bool) string {
 	version, versioned := m.Labels[v1beta1.LabelTypeVersion]
 	switch {
 	case machinestate.UnsupportedSchema(m.Labels):
-		return fmt.Sprintf("Label %s is %q; this process knows %q. The machine can be deleted, nothing else.",
+		return fmt.Sprintf("Label %s is %q, but this process supports only %q. The machine can be deleted, but it is not launched or changed.",
 			v1beta1.LabelTypeVersion, version, v1beta1.TypeVersion)
 	case !versioned && required:
 		return fmt.Sprintf("Label %s is missing, and this process requires it (--require-type-version). The machine can be "+
-			"deleted, nothing else. If it is meant for this API, set the label to %s.", v1beta1.LabelTypeVersion,
+			"deleted, but it is not launched or changed. If it is meant for this API, set the label to %s.", v1beta1.LabelTypeVersion,
 			v1beta1.TypeVersion)
 	}
 	return ""

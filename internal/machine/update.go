@@ -16,15 +16,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// updateStep brings an instance to a specification that has changed.
+// updateStep updates an instance whose Machine's specification has changed.
 type updateStep struct {
 	*pass
 	// waitsFor is what an update that takes the node out of service waits for.
 	waitsFor *metav1.Condition
 }
 
-// run brings the instance to what the specification asks for: in place where the provider can, else by replacing it
-// under the same Machine. Who changed the specification need not know which.
+// run updates the instance to the specification: in place if the provider can, else by replacing the instance of the
+// same Machine. The author of the change need not know which.
 func (s *updateStep) run(ctx context.Context) (progress, error) {
 	m := s.machine
 	if machinestate.Paused(m) || s.unsupportedSchema(m) != "" {
@@ -37,19 +37,19 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 		return s.replace(ctx)
 	}
 	if m.Status.Applied == nil {
-		return next, nil // Nothing to compare with: it was launched before this was recorded.
+		return next, nil // There is nothing to compare with: the instance was launched by a version that did not record it.
 	}
 	if why := s.unsupportedSchema(m); why != "" {
 		s.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUnknownTypeVersion, why)
 		return next, nil
 	}
-	if s.unchanged() && !askedToUpdate(s.machine) {
+	if s.unchanged() && !updateRequested(s.machine) {
 		s.upToDate()
 		return next, nil
 	}
 	if machinestate.Paused(m) {
 		s.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending,
-			"The specification has changed; nothing is done about it now.")
+			"The specification has changed, but the machine is paused. The instance is updated when the pause ends.")
 		return next, nil
 	}
 	inputs, err := s.Classes.Resolve(ctx, m)
@@ -62,21 +62,21 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 		return onError, fmt.Errorf("resolve the class of the update: %w", err)
 	}
 	wanted := appliedOf(m, inputs)
-	if *m.Status.Applied == *wanted && !askedToUpdate(s.machine) {
-		// Another name for the same.
+	if *m.Status.Applied == *wanted && !updateRequested(s.machine) {
+		// Only the name of the class changed.
 		s.upToDate()
 		return next, nil
 	}
 	if inputs.Provider != s.Cloud.Name() {
 		s.drain.end()
 		s.notUpdated(v1beta1.ReasonUnsupportedChange,
-			fmt.Sprintf("The instance is of provider %q and cannot become one of %q.", s.Cloud.Name(), inputs.Provider))
+			fmt.Sprintf("The instance belongs to provider %q and cannot be moved to provider %q.", s.Cloud.Name(), inputs.Provider))
 		return next, nil
 	}
 	fingerprint := "update " + fingerprintOf(m, inputs, s.launch.attempt())
 	switch left, never := s.states.get(m).pace.left(fingerprint, s.now); {
 	case never:
-		return next, nil // Refused for good, and nothing has changed.
+		return next, nil // The provider refused the update permanently, and nothing has changed.
 	case left > 0:
 		s.requeueIn(left)
 		return next, nil
@@ -84,7 +84,7 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 	return s.updateInstance(ctx, inputs, wanted, fingerprint, false)
 }
 
-// unchanged compares what can be compared without reading the class, which never changes.
+// unchanged compares everything that can be compared without reading the class, which never changes.
 func (s *updateStep) unchanged() bool {
 	applied, spec := s.machine.Status.Applied, s.machine.Spec
 	if applied.Version != spec.Version {
@@ -97,19 +97,19 @@ func (s *updateStep) unchanged() bool {
 		applied.ProviderSpecHash == resolve.Resolved{ProviderSpec: spec.ProviderSpec.Raw}.SpecHash()
 }
 
-// upToDate says that the instance is what the specification asks for, so that nothing is drained for a change any more.
+// upToDate records that the instance matches the specification, and ends a drain for an update.
 func (s *updateStep) upToDate() {
 	s.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
 	s.drain.end()
 }
 
-// appliedOf is what an instance made from the inputs was made from.
+// appliedOf returns the record of an instance that is created from the inputs.
 func appliedOf(m *v1beta1.Machine, inputs resolve.Resolved) *v1beta1.AppliedStatus {
 	return &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(),
 		Version: m.Spec.Version}
 }
 
-// updateInstance asks the driver for the change, after draining the node if it needs that.
+// updateInstance calls Update, after draining the node if the update needs that.
 func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved, wanted *v1beta1.AppliedStatus,
 	fingerprint string, drained bool) (progress, error) {
 	m := s.machine
@@ -117,7 +117,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 	if err != nil {
 		return onError, err
 	}
-	if s.agent.needed(node) {
+	if s.agent.pending(node) {
 		return s.agent.run(ctx, wanted, fingerprint)
 	}
 	req := provider.UpdateRequest{
@@ -137,7 +137,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 	m = s.machine
 	result, err := s.Cloud.Update(s.trace.updating(ctx), req)
 	if err != nil {
-		s.unanswered(err, fingerprint)
+		s.noteAmbiguous(err, fingerprint)
 		if provider.IsNotFound(err) {
 			if s.instance.showsWithin() > 0 {
 				s.updating("Waiting for the provider to show the instance.")
@@ -148,13 +148,13 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		s.failed(err, fingerprint)
 		return next, nil
 	}
-	s.answered()
+	s.callSucceeded()
 	switch result.Outcome {
 	case provider.UpdateDone:
-		if same, err := s.agent.unchangedNode(ctx, node); err != nil || !same {
+		if same, err := s.agent.versionUnchanged(ctx, node); err != nil || !same {
 			return onError.unless(err == nil), err
 		}
-		// Of what an agent was asked for, and may be about to do, the cloud knows nothing.
+		// The cloud does not know what an agent was asked for and may be about to do.
 		if hasRequest(node) && m.Spec.Version != "" {
 			return s.agent.run(ctx, wanted, fingerprint)
 		}
@@ -162,7 +162,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 			return onError.unless(err == nil), err
 		}
 		if left := s.unsettled(fingerprint); left > 0 {
-			s.notUpdated(v1beta1.ReasonUpdating, "The change is made. It is asked for once more when no earlier request can be on its way any more.")
+			s.notUpdated(v1beta1.ReasonUpdating, "The update is done. Updating the instance once more after the settle time, because an earlier request may still change it.")
 			s.requeueIn(left)
 			return next, nil
 		}
@@ -181,7 +181,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		return next, nil
 	case provider.UpdateNeedsDrain:
 		if drained {
-			s.failed(provider.Errorf(provider.Internal, "the driver asks for a drain again after it"), fingerprint)
+			s.failed(provider.Errorf(provider.Internal, "the driver asked for a drain of a node that is drained"), fingerprint)
 			return next, nil
 		}
 		for _, step := range []func(context.Context) (progress, error){s.teardown.findNode, s.drain.run} {
@@ -190,7 +190,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 				return onError, err
 			}
 			if proceed != next {
-				return next, nil // Draining takes its time; the node is observed meanwhile.
+				return next, nil // The drain takes time. Meanwhile, the node is observed as usual.
 			}
 		}
 		return s.updateInstance(ctx, inputs, wanted, fingerprint, true)
@@ -199,9 +199,9 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		m.Status.Phase = v1beta1.MachineUpdating
 		m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt(), Step: v1beta1.LaunchStepReplacing,
 			OldProviderID: m.Spec.ProviderID}
-		s.updateWaits(v1beta1.ReasonReplacing, "The instance is replaced: "+result.Reason)
-		s.note(v1beta1.ReasonReplacing, "Update", "The instance is replaced: "+result.Reason)
-		// The step is durable before anything is taken down.
+		s.updateWaits(v1beta1.ReasonReplacing, "Replacing the instance: "+result.Reason)
+		s.note(v1beta1.ReasonReplacing, "Update", "Replacing the instance: "+result.Reason)
+		// The step must be durable before anything is deleted.
 		if err := s.writeStatus(ctx); err != nil {
 			return onError, err
 		}
@@ -216,11 +216,11 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		s.refused(result.Reason, fingerprint)
 		return next, nil
 	}
-	s.failed(provider.Errorf(provider.Internal, "the driver answered %q", result.Outcome), fingerprint)
+	s.failed(provider.Errorf(provider.Internal, "the driver returned the unknown outcome %q", result.Outcome), fingerprint)
 	return next, nil
 }
 
-// refused says that the change cannot be made. Nothing is tried again until something changes.
+// refused reports that the update cannot be made. Nothing is tried again until something changes.
 func (s *updateStep) refused(reason, fingerprint string) {
 	s.states.update(s.machine, func(r *machineState) { *r = machineState{pace: pace{tried: fingerprint}} })
 	s.drain.end()
@@ -228,14 +228,14 @@ func (s *updateStep) refused(reason, fingerprint string) {
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, reason, "")
 }
 
-// updating says that a change in place is under way, and that it takes too long when it does.
+// updating reports that an update in place is under way, or that it has taken too long.
 func (s *updateStep) updating(message string) {
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing, message, "")
 	started := s.operationBegan()
 	reason := v1beta1.ReasonUpdating
 	if timeout := s.machine.Spec.Timeouts.UpdateOrDefault(); s.now.Sub(started) >= timeout {
 		reason = v1beta1.ReasonUpdateTimeout
-		message = fmt.Sprintf("The update takes longer than %s.", timeout)
+		message = fmt.Sprintf("The update has taken longer than %s.", timeout)
 	} else {
 		s.requeueIn(started.Add(timeout).Sub(s.now))
 	}
@@ -243,27 +243,27 @@ func (s *updateStep) updating(message string) {
 	s.requeueIn(pollInterval(s.now.Sub(started)))
 }
 
-// notUpdated says why the instance is not what the specification asks for. The old one keeps running.
+// notUpdated reports why the instance does not match the specification. The instance keeps running as it is.
 func (s *updateStep) notUpdated(reason, message string) {
 	if s.setCondition(v1beta1.ConditionUpToDate, false, reason, message) && reason != v1beta1.ReasonUpdating {
 		s.warn(reason, "Update", message)
 	}
 }
 
-// failed records an error of Update and when the next try is due.
+// failed records an error of Update and the time of the next try.
 func (s *updateStep) failed(err error, fingerprint string) {
 	s.notUpdated(v1beta1.ReasonUpdateError, messageOf(err))
 	s.operationFailed(v1beta1.OperationUpdate, createRetryPolicy(provider.CodeOf(err)), err, fingerprint)
 }
 
-// drainedForUpdate reports whether the node was drained for a change that is not done yet, has not been uncordoned
-// since, and its volumes are no longer waited for.
+// drainedForUpdate reports whether the node was drained for an unfinished update, is still cordoned, and its volumes
+// are detached.
 func (s *updateStep) drainedForUpdate(node *corev1.Node) bool {
 	return s.isTrue(v1beta1.ConditionDrained) && s.isTrue(v1beta1.ConditionVolumesDetached) &&
 		(node == nil || node.Spec.Unschedulable)
 }
 
-// updateWaits says what an update waits for that drains the node or replaces the instance.
+// updateWaits reports what an update waits for that drains the node or replaces the instance.
 func (s *updateStep) updateWaits(reason, message string) {
 	if s.machine.Retrying() {
 		s.launch.removalWaits(reason, message)
@@ -277,7 +277,7 @@ func (s *updateStep) updateWaits(reason, message string) {
 	s.waitsFor = &metav1.Condition{Reason: reason, Message: message}
 }
 
-// isUpdating reports whether the instance is being changed in place or replaced.
+// isUpdating reports whether the instance is being updated in place or replaced.
 func isUpdating(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	if c == nil || c.Status == metav1.ConditionTrue {
@@ -290,7 +290,8 @@ func isUpdating(m *v1beta1.Machine) bool {
 	return false
 }
 
-// replace takes the old instance down and opens the next attempt. Each step can be repeated: what is done is seen.
+// replace deletes the old instance and opens the next attempt. Each step can be repeated, because it checks what is
+// already done.
 func (s *updateStep) replace(ctx context.Context) (progress, error) {
 	m := s.machine
 	if m.Spec.ProviderID != "" {
@@ -311,15 +312,15 @@ func (s *updateStep) replace(ctx context.Context) (progress, error) {
 	s.states.forget(client.ObjectKeyFromObject(m))
 	dropCondition(&m.Status.Conditions, v1beta1.ConditionNodeHealthy)
 	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered} {
-		s.setCondition(kind, false, v1beta1.ReasonReplacing, "The old instance is gone; a new one follows.")
+		s.setCondition(kind, false, v1beta1.ReasonReplacing, "The old instance is gone. Creating a new one.")
 	}
-	// The cloud may show the old instance for a while, and the driver take it for the new one.
+	// The cloud may show the old instance for a while, and the driver could mistake it for the new one.
 	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.NextLaunchAttempt(), OldProviderID: m.Status.Launch.OldProviderID}
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineUpdating, "", ""
-	s.interruption.clear()
+	s.interruption.forgetNotice()
 	m.Status.NodeRef, m.Status.NodeTemplate, m.Status.Applied = nil, nil, nil
 	m.Status.Instance, m.Status.Addresses, m.Status.Version = nil, nil, ""
-	s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The old instance is gone; a new one follows.", "")
+	s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The old instance is gone. Creating a new one.", "")
 	if err := s.writeStatus(ctx); err != nil {
 		return onError, err
 	}

@@ -20,31 +20,31 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Some updates are an agent's on the node. It is asked by an annotation of the drained Node, and answers by another.
-// The Node is where the state of this is: what was asked for and not answered is being done, and an answer stays
-// there until it has been acted upon.
+// Some updates are made by an agent on the node. An annotation of the drained Node asks the agent for the update, and
+// the agent answers with another annotation. The Node holds the state of the update: a request without an answer is
+// being carried out, and an answer stays until it has been handled.
 
-// request is what a Node says of the update that its agent was asked for.
+// request is the update request on a Node, and the agent's answer.
 type request struct {
-	// version is what was asked for, "" if nothing was.
+	// version is the requested version, "" if there is no request.
 	version string
-	// result is the agent's answer before the colon, "" as long as there is none, and why what comes after it.
-	result, why string
+	// result is the agent's answer before the colon, "" if there is none yet. explanation is the text after the colon.
+	result, explanation string
 }
 
-// longestWhy bounds what of an agent's answer is repeated.
-const longestWhy = 256
+// maxExplanation limits how much of an agent's answer is repeated in messages.
+const maxExplanation = 256
 
 func requestOn(node *corev1.Node) request {
-	result, why, _ := strings.Cut(node.Annotations[v1beta1.NodeAnnotationUpdateResult], ":")
+	result, explanation, _ := strings.Cut(node.Annotations[v1beta1.NodeAnnotationUpdateResult], ":")
 	return request{version: node.Annotations[v1beta1.NodeAnnotationUpdateRequested], result: strings.TrimSpace(result),
-		why: strings.TrimSpace(why)}
+		explanation: strings.TrimSpace(explanation)}
 }
 
-// oneLine makes of what anybody may have written a short line of text.
+// oneLine turns text from an untrusted source into one short line of printable characters.
 func oneLine(s string) string {
-	if len(s) > longestWhy {
-		s = wording.Truncate(s, longestWhy)
+	if len(s) > maxExplanation {
+		s = wording.Truncate(s, maxExplanation)
 	}
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -55,9 +55,9 @@ func oneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// runs reports whether the Node's kubelet is of a version. What a distribution adds after a plus sign makes no
-// difference unless it is asked for.
-func runs(node *corev1.Node, version string) bool {
+// kubeletHasVersion reports whether the Node's kubelet has the version. A distribution's suffix after a plus sign is
+// ignored, unless the wanted version has one.
+func kubeletHasVersion(node *corev1.Node, version string) bool {
 	reported := strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v")
 	wanted := strings.TrimPrefix(version, "v")
 	if !strings.Contains(wanted, "+") {
@@ -66,24 +66,24 @@ func runs(node *corev1.Node, version string) bool {
 	return reported == wanted
 }
 
-// agentStep has an agent on the node change the version.
+// agentStep updates the node's version by an agent on the node.
 type agentStep struct{ *pass }
 
-// run has the agent on the node bring it to the version that the specification asks for.
+// run asks the agent to update the node to the version in the specification, and handles its answer.
 func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fingerprint string) (progress, error) {
 	m, version := s.machine, s.machine.Spec.Version
 	switch {
 	case s.Target == nil:
-		s.update.refused("An agent on the node would have to make the change, and there is no target cluster with a node.",
+		s.update.refused("The update needs an agent on the node, but there is no target cluster, so the machine has no node.",
 			fingerprint)
 		return next, nil
 	case version == "":
 		s.update.failed(provider.Errorf(provider.Internal,
-			"the driver leaves the change to an agent on the node, and there is no version to ask it for"), fingerprint)
+			"the driver requires an agent on the node for the update, but spec.version is empty"), fingerprint)
 		return next, nil
 	case m.Status.NodeRef == nil:
 		s.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending,
-			"The agent on the node is asked for the change when the node has registered.")
+			"Waiting for the node to register before its agent is asked for the update.")
 		s.requeueIn(registrationGrace)
 		return next, nil
 	}
@@ -94,65 +94,65 @@ func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fing
 	case proceed != next:
 		return next, nil
 	case s.node == nil:
-		s.await("The node is gone.")
+		s.await("The node is gone. Waiting for it to register again.")
 		return next, nil
 	case m.Status.NodeRef == nil || s.node.UID != m.Status.NodeRef.UID:
-		// It registered anew: nobody has drained it, nor asked its agent for anything.
+		// The Node was registered again. The new one is not drained, and its agent was not asked.
 		s.drain.end()
-		s.update.updateWaits(v1beta1.ReasonUpdating, fmt.Sprintf("Node %s has registered anew.", s.node.Name))
+		s.update.updateWaits(v1beta1.ReasonUpdating, fmt.Sprintf("Node %s was registered again. It is drained again before its agent is asked for the update.", s.node.Name))
 		s.requeueIn(time.Second)
 		return next, nil
 	}
 	node, asked := s.node, requestOn(s.node)
 	switch {
-	case asked.version == "" && runs(node, version):
+	case asked.version == "" && kubeletHasVersion(node, version):
 		return s.succeeded(wanted)
 	case asked.version != version:
 		return s.ask(ctx)
-	case asked.result == v1beta1.UpdateResultSucceeded && runs(node, version) && nodeReady(node):
+	case asked.result == v1beta1.UpdateResultSucceeded && kubeletHasVersion(node, version) && nodeReady(node):
 		if done, err := s.endRequest(ctx); err != nil || !done {
 			return onError.unless(err == nil), err
 		}
 		return s.succeeded(wanted)
 	case asked.result == v1beta1.UpdateResultSucceeded:
-		s.await(fmt.Sprintf("The agent says that it succeeded; node %s is not Ready with version %s yet.",
+		s.await(fmt.Sprintf("The agent reported success. Waiting for node %s to be Ready with version %s.",
 			node.Name, version))
 	case asked.result == v1beta1.UpdateResultFailed:
-		s.failed(node, version, asked.why)
+		s.failed(node, version, asked.explanation)
 	case asked.result != "":
-		s.await(fmt.Sprintf("The answer of the agent is neither %q nor %q: %s", v1beta1.UpdateResultSucceeded,
-			v1beta1.UpdateResultFailed, oneLine(asked.result)))
+		s.await(fmt.Sprintf("The agent on node %s answered neither %q nor %q, but: %s", node.Name,
+			v1beta1.UpdateResultSucceeded, v1beta1.UpdateResultFailed, oneLine(asked.result)))
 	default:
-		s.await(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", node.Name, version))
+		s.await(fmt.Sprintf("Waiting for the agent on node %s to answer the request for version %s.", node.Name, version))
 	}
 	return next, nil
 }
 
-// ask drains the node and then asks its agent. An answer to what was asked before goes with the same patch.
+// ask drains the node and then asks its agent. The same patch removes an answer to an earlier request.
 func (s *agentStep) ask(ctx context.Context) (progress, error) {
 	m, version := s.machine, s.machine.Spec.Version
 	if proceed, err := s.drain.run(ctx); err != nil {
 		return onError, err
 	} else if proceed != next {
-		return next, nil // It takes its time; the node is observed meanwhile.
+		return next, nil // The drain takes time. Meanwhile, the node is observed as usual.
 	}
 	if s.node == nil {
-		s.await("The node is gone.")
+		s.await("The node is gone. Waiting for it to register again.")
 		s.requeueIn(time.Second)
 		return next, nil
 	}
 	if c := s.upToDateCondition(); c != nil && c.Reason == v1beta1.ReasonUpdateTimeout {
-		m.Status.LastOperation = nil // Who asks again waits as long again.
+		m.Status.LastOperation = nil // A new request gets the whole timeout.
 	}
-	s.await(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", s.node.Name, version))
-	if err := s.confirm(ctx, "the agent on its node is asked for a change"); err != nil {
+	s.await(fmt.Sprintf("Waiting for the agent on node %s to answer the request for version %s.", s.node.Name, version))
+	if err := s.confirm(ctx, "asking the agent on its node for an update"); err != nil {
 		return onError, err
 	}
 	_, err := s.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version},
 		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
-		// The reason stays the one that was written down: a reason that alternates would trigger a pass each time.
-		s.await(fmt.Sprintf("The agent on node %s cannot be asked for version %s: %s", s.node.Name, version,
+		// Keep the reason that was written: an alternating reason would trigger a pass each time.
+		s.await(fmt.Sprintf("Cannot ask the agent on node %s for version %s: %s", s.node.Name, version,
 			wording.Truncate(err.Error(), 256)))
 		return onError, err
 	}
@@ -162,11 +162,11 @@ func (s *agentStep) ask(ctx context.Context) (progress, error) {
 // await reports that the agent works on the update, or takes too long.
 func (s *agentStep) await(message string) {
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing,
-		fmt.Sprintf("The agent on the node is asked for version %s.", s.machine.Spec.Version), "")
+		fmt.Sprintf("The agent on the node was asked for version %s.", s.machine.Spec.Version), "")
 	timeout, began := s.machine.Spec.Timeouts.UpdateOrDefault(), s.operationBegan()
 	if s.Reach != nil {
-		// Nobody could ask or answer in an outage, and before this process began to lead there may have been one. Who is
-		// late already does not become less so.
+		// During an outage no agent can see a request or answer it, and there may have been outages before this process
+		// began to lead. Excluding that time must not withdraw a timeout that was already reported.
 		if c := s.upToDateCondition(); began.Before(s.leading) && (c == nil || c.Reason != v1beta1.ReasonUpdateTimeout) {
 			began = s.leading
 		}
@@ -178,46 +178,46 @@ func (s *agentStep) await(message string) {
 		s.requeueIn(left)
 		return
 	}
-	s.update.notUpdated(v1beta1.ReasonUpdateTimeout, fmt.Sprintf("The update takes longer than %s. %s", timeout, message))
+	s.update.notUpdated(v1beta1.ReasonUpdateTimeout, fmt.Sprintf("The update has taken longer than %s. %s", timeout, message))
 }
 
-// failed says what the agent says. The node stays as it is, cordoned: nobody knows what is left of it. The agent
-// is asked again for another version, or when a person takes one of the annotations off.
-func (s *agentStep) failed(node *corev1.Node, version, why string) {
-	if why = oneLine(why); why == "" {
-		why = "it does not say why"
+// failed reports the failure that the agent reported. The node stays cordoned, because its state is unknown. The agent
+// is asked again for another version, or when an administrator removes one of the annotations.
+func (s *agentStep) failed(node *corev1.Node, version, explanation string) {
+	if explanation = oneLine(explanation); explanation == "" {
+		explanation = "no reason given"
 	}
-	message := fmt.Sprintf("The agent on node %s failed to update it to %s: %s. It tries again when the annotation %s is taken off the node.",
-		node.Name, version, strings.TrimSuffix(why, "."), v1beta1.NodeAnnotationUpdateResult)
+	message := fmt.Sprintf("The agent on node %s failed to update the node to %s: %s. To retry, remove the annotation %s from the node.",
+		node.Name, version, strings.TrimSuffix(explanation, "."), v1beta1.NodeAnnotationUpdateResult)
 	s.update.notUpdated(v1beta1.ReasonUpdateError, message)
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, message, provider.Unknown)
 }
 
-// succeeded ends an update: the node has the desired version, and its agent has no request any more.
+// succeeded ends an update: the node has the desired version, and there is no request to its agent any more.
 func (s *agentStep) succeeded(wanted *v1beta1.AppliedStatus) (progress, error) {
 	s.states.update(s.machine, func(r *machineState) { r.pace = pace{} })
 	s.machine.Status.Applied = wanted
 	s.ended(phaseUpdate, s.updateBegan())
 	s.update.upToDate()
-	message := fmt.Sprintf("The agent on the node updated it to %s.", s.machine.Spec.Version)
+	message := fmt.Sprintf("The agent on the node updated the node to %s.", s.machine.Spec.Version)
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, message, "")
 	s.note(reasonUpdated, "Update", message)
 	return next, nil
 }
 
-// needed reports whether the driver has left the change, as it is asked for now, to the agent on the node, and
-// that was asked. Then there is no need to ask the driver again.
-func (s *agentStep) needed(node *corev1.Node) bool {
+// pending reports whether the driver has left the current change to the agent on the node, and the agent was asked for
+// it. Then the driver is not asked again.
+func (s *agentStep) pending(node *corev1.Node) bool {
 	c := s.upToDateCondition()
 	return c != nil && c.ObservedGeneration == s.machine.Generation &&
 		(c.Reason == v1beta1.ReasonWaitingForAgent || c.Reason == v1beta1.ReasonUpdateTimeout) &&
 		hasRequest(node) && requestOn(node).version == s.machine.Spec.Version
 }
 
-// hasRequest reports whether the agent on the node was asked for something that was not acted upon.
+// hasRequest reports whether the Node has a request to its agent that was not handled yet.
 func hasRequest(node *corev1.Node) bool { return node != nil && requestOn(node).version != "" }
 
-// withdrawRequest removes a request that is obsolete from the Node, and reports whether it is gone.
+// withdrawRequest removes an obsolete request from the Node, and reports whether that is done.
 func (s *agentStep) withdrawRequest(ctx context.Context, node *corev1.Node) (bool, error) {
 	if !hasRequest(node) {
 		return true, nil
@@ -226,7 +226,7 @@ func (s *agentStep) withdrawRequest(ctx context.Context, node *corev1.Node) (boo
 	return s.endRequest(ctx)
 }
 
-// pairedNode returns the Node that the Machine is paired with, nil where there is none.
+// pairedNode returns the Node of status.nodeRef, nil if there is none.
 func (s *agentStep) pairedNode(ctx context.Context) (*corev1.Node, error) {
 	ref := s.machine.Status.NodeRef
 	if s.Target == nil || ref == nil {
@@ -245,9 +245,9 @@ func (s *agentStep) pairedNode(ctx context.Context) (*corev1.Node, error) {
 	return node.DeepCopy(), nil
 }
 
-// unchangedNode reports whether the Node is still of the version that was reported to the driver, which may be from a
-// late cache: a driver that leaves changes to agents calls an instance done whose Node has the desired version.
-func (s *agentStep) unchangedNode(ctx context.Context, reported *corev1.Node) (bool, error) {
+// versionUnchanged reports whether the Node still has the version that was reported to the driver, which may be from a
+// late cache. A driver that relies on agents considers an instance updated if its Node has the desired version.
+func (s *agentStep) versionUnchanged(ctx context.Context, reported *corev1.Node) (bool, error) {
 	if reported == nil || s.machine.Spec.Version == "" {
 		return true, nil
 	}
@@ -264,7 +264,7 @@ func (s *agentStep) unchangedNode(ctx context.Context, reported *corev1.Node) (b
 	return true, nil
 }
 
-// endRequest takes what was asked and answered off the Node, and reports whether that is done.
+// endRequest removes the request and the answer from the Node, and reports whether that is done.
 func (s *agentStep) endRequest(ctx context.Context) (bool, error) {
 	done, err := s.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
@@ -273,8 +273,8 @@ func (s *agentStep) endRequest(ctx context.Context) (bool, error) {
 	return done, err
 }
 
-// annotateNode sets annotations of the Node and removes others, and reports whether that is done: it is not if the
-// Node is another than the one that was read; then another pass follows.
+// annotateNode sets annotations of the Node and removes others, and reports whether that is done. It is not done if the
+// Node has changed since it was read. Then another pass follows.
 func (s *agentStep) annotateNode(ctx context.Context, set map[string]string, remove ...string) (bool, error) {
 	changed := s.node.DeepCopy()
 	for _, key := range remove {
@@ -296,7 +296,7 @@ func (s *agentStep) annotateNode(ctx context.Context, set map[string]string, rem
 	return true, nil
 }
 
-// upToDateCondition returns the condition UpToDate if it is False.
+// upToDateCondition returns the condition UpToDate if it is False, else nil.
 func (s *agentStep) upToDateCondition() *metav1.Condition {
 	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
 		c.Status == metav1.ConditionFalse {

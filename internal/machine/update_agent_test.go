@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	oldVersion = "v1.36.3" // as nodeIs has it
+	oldVersion = "v1.36.3" // as set by setNodeReady
 	newVersion = "v1.36.4"
 )
 
-// left is a running Machine whose new version the driver leaves to an agent on the node.
-func left(t *testing.T) (*world, *answers, *corev1.Node) {
+// leftToAgent returns a running Machine whose driver leaves the update to an agent on the node.
+func leftToAgent(t *testing.T) (*world, *answers, *corev1.Node) {
 	t.Helper()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateByAgent}}}
 	w, _ := changed(t, a)
 	return w, a, w.getNode(nodeNameOf(w.namespace, "m"))
 }
 
-// onNode changes the Node as its agent, its kubelet or a person would.
+// onNode changes the Node as its agent, its kubelet or an administrator would.
 func (w *world) onNode(change func(*corev1.Node)) {
 	w.t.Helper()
 	node := w.getNode(nodeNameOf(w.namespace, "m"))
@@ -46,7 +46,7 @@ func (w *world) onNode(change func(*corev1.Node)) {
 	}
 }
 
-// podGone ends the pod that holds the drain up, and lets the drain see it.
+// podGone deletes the pod that delays the drain, and lets the drain see that.
 func (w *world) podGone() {
 	w.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "work"}}
@@ -64,7 +64,7 @@ func (w *world) agentAnswers(result string) {
 	w.onNode(func(node *corev1.Node) { set(&node.Annotations, v1beta1.NodeAnnotationUpdateResult, result) })
 }
 
-// kubeletIs has the kubelet report a version and whether it is ready.
+// kubeletIs makes the kubelet report a version and whether it is ready.
 func (w *world) kubeletIs(version string, ready corev1.ConditionStatus) {
 	w.t.Helper()
 	w.onNode(func(node *corev1.Node) {
@@ -73,12 +73,13 @@ func (w *world) kubeletIs(version string, ready corev1.ConditionStatus) {
 	})
 }
 
-// wantRequest fails unless the agent is asked for a version, "" for none, and has not answered.
+// wantRequest fails the test unless the agent is asked for the version, or for nothing if it is "", and has not
+// answered.
 func (w *world) wantRequest(version string) *corev1.Node {
 	w.t.Helper()
 	node := w.getNode(nodeNameOf(w.namespace, "m"))
 	if got := requestOn(node); got != (request{version: version}) {
-		w.t.Errorf("the node says %+v, want a request for %q without an answer", got, version)
+		w.t.Errorf("the request on the node is %+v, want version %q without an answer", got, version)
 	}
 	return node
 }
@@ -87,7 +88,7 @@ func (w *world) wantRequest(version string) *corev1.Node {
 // is done when the node is Ready with the version.
 func TestAnUpdateByAnAgent(t *testing.T) {
 	t.Parallel()
-	w, a, node := left(t)
+	w, a, node := leftToAgent(t)
 	w.podOn(node.Name)
 	w.reconcile("m")
 	if got := w.wantRequest(""); !got.Spec.Unschedulable {
@@ -127,9 +128,9 @@ func TestAnUpdateByAnAgent(t *testing.T) {
 }
 
 // Rule: update-done-by-live-node.
-func TestADriverIsNotBelievedThatSawAnOldNode(t *testing.T) {
+func TestUpdateIsNotDoneWhileTheLiveNodeHasAnotherVersion(t *testing.T) {
 	t.Parallel()
-	w, a, _ := left(t)
+	w, a, _ := leftToAgent(t)
 	late := true
 	w.options.Target.Nodes = interceptor.NewClient(w.options.Target.Nodes.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
@@ -157,15 +158,15 @@ func TestADriverIsNotBelievedThatSawAnOldNode(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 }
 
-// Rule agent-failure-reported: what the agent says of a failure is reported, on one line and not at length; the node
-// stays out of service, and nothing is tried until a person takes an annotation off or another version is wanted.
-func TestAnAgentThatFails(t *testing.T) {
+// Rule agent-failure-reported: the agent's failure message is reported on one short line. The node stays out of
+// service, and nothing is tried until an administrator removes an annotation or another version is wanted.
+func TestAgentFailureIsReported(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(w *world){
-		"the answer taken off": func(w *world) {
+		"the answer removed": func(w *world) {
 			w.onNode(func(node *corev1.Node) { delete(node.Annotations, v1beta1.NodeAnnotationUpdateResult) })
 		},
-		"the request taken off": func(w *world) {
+		"the request removed": func(w *world) {
 			w.onNode(func(node *corev1.Node) { delete(node.Annotations, v1beta1.NodeAnnotationUpdateRequested) })
 		},
 		"another version": func(w *world) {
@@ -174,7 +175,7 @@ func TestAnAgentThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, _, _ := left(t)
+			w, _, _ := leftToAgent(t)
 			w.reconcile("m")
 			w.events.take()
 			w.agentAnswers("failed: no space\n\x00left \xe2\x80\xae" + strings.Repeat("x", 10_000))
@@ -207,12 +208,13 @@ func TestAnAgentThatFails(t *testing.T) {
 	}
 }
 
-// Rule agent-request-clears-answer: an answer counts for what was asked last, and a success only with the version.
-func TestAnAnswerToWhatWasAskedBefore(t *testing.T) {
+// Rule agent-request-clears-answer: an answer counts only for the last request, and a success only together with the
+// version.
+func TestAnswerToAnEarlierRequestDoesNotCount(t *testing.T) {
 	t.Parallel()
 	for _, result := range []string{v1beta1.UpdateResultSucceeded, "failed: whatever"} {
-		w, _, _ := left(t)
-		w.onNode(func(node *corev1.Node) { // of another time
+		w, _, _ := leftToAgent(t)
+		w.onNode(func(node *corev1.Node) { // from an earlier update
 			set(&node.Annotations, v1beta1.NodeAnnotationUpdateRequested, "v1.36.0")
 			set(&node.Annotations, v1beta1.NodeAnnotationUpdateResult, result)
 		})
@@ -220,7 +222,7 @@ func TestAnAnswerToWhatWasAskedBefore(t *testing.T) {
 		w.wantRequest(newVersion)
 		w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
 	}
-	w, _, _ := left(t)
+	w, _, _ := leftToAgent(t)
 	w.reconcile("m")
 	w.agentAnswers(v1beta1.UpdateResultSucceeded)
 	w.reconcile("m")
@@ -233,17 +235,17 @@ func TestAnAnswerToWhatWasAskedBefore(t *testing.T) {
 	}
 }
 
-// Rule reverted-change-asked-again: a change that is taken back after the agent was asked is asked of it too: it may
-// have made it.
-func TestAChangeTakenBackFromAnAgent(t *testing.T) {
+// Rule reverted-change-asked-again: if a change is reverted after the agent was asked, the agent is asked to revert it,
+// because it may have made the change.
+func TestRevertedChangeIsRequestedFromTheAgent(t *testing.T) {
 	t.Parallel()
 	for name, paused := range map[string]bool{"at once": false, "while the machine is paused": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, a, _ := left(t)
+			w, a, _ := leftToAgent(t)
 			w.reconcile("m")
 			w.wantRequest(newVersion)
-			a.given = []provider.UpdateResult{{Outcome: provider.UpdateDone}} // for all that the cloud knows
+			a.given = []provider.UpdateResult{{Outcome: provider.UpdateDone}} // as far as the cloud knows
 			if paused {
 				w.annotate("m", v1beta1.AnnotationPaused)
 				w.reconcile("m")
@@ -255,7 +257,7 @@ func TestAChangeTakenBackFromAnAgent(t *testing.T) {
 				w.reconcile("m")
 				w.update("m", func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPaused) })
 			}
-			w.kubeletIs(newVersion, corev1.ConditionTrue) // It was as good as done.
+			w.kubeletIs(newVersion, corev1.ConditionTrue) // The agent had almost finished.
 			w.reconcile("m")
 			w.wantRequest(oldVersion)
 			w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
@@ -272,11 +274,11 @@ func TestAChangeTakenBackFromAnAgent(t *testing.T) {
 	}
 }
 
-// Rule late-agent-reported: an agent that does not answer in time is said to; a late answer counts, and who has it
-// asked again waits as long again. The time in which the target cluster was unreachable does not count.
-func TestAnAgentThatDoesNotAnswer(t *testing.T) {
+// Rule late-agent-reported: an agent that does not answer in time is reported. A late answer counts, and a repeated
+// request gets the whole timeout again. Time in which the target cluster was unreachable does not count.
+func TestAgentTimeoutIsReported(t *testing.T) {
 	t.Parallel()
-	w, _, _ := left(t)
+	w, _, _ := leftToAgent(t)
 	r := w.watched()
 	w.reconcile("m")
 	w.step(v1beta1.DefaultUpdateTimeout - time.Minute)
@@ -293,7 +295,7 @@ func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	w.wantRest("m")
 	w.onNode(func(node *corev1.Node) { delete(node.Annotations, v1beta1.NodeAnnotationUpdateRequested) })
 	if result := w.reconcile("m"); result.RequeueAfter != v1beta1.DefaultUpdateTimeout {
-		t.Errorf("it is reconciled again in %s", result.RequeueAfter)
+		t.Errorf("the machine is requeued after %s", result.RequeueAfter)
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
 	w.step(2 * v1beta1.DefaultUpdateTimeout)
@@ -304,16 +306,17 @@ func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 }
 
-// Rule late-agent-reported: a process does not know of the outages before it began to lead, but of who was late then.
-func TestTheTimeOfAnAgentBeginsWithTheLeadAtTheEarliest(t *testing.T) {
+// Rule late-agent-reported: a process does not know the outages before it began to lead, but it knows which timeouts
+// were reported then.
+func TestAgentTimeoutStartsWhenTheProcessBeginsToLead(t *testing.T) {
 	t.Parallel()
-	w, _, _ := left(t)
+	w, _, _ := leftToAgent(t)
 	w.watched()
 	w.reconcile("m")
 	w.step(2 * v1beta1.DefaultUpdateTimeout)
 	w.restart()
 	if result := w.reconcile("m"); result.RequeueAfter != v1beta1.DefaultUpdateTimeout {
-		t.Errorf("it is reconciled again in %s", result.RequeueAfter)
+		t.Errorf("the machine is requeued after %s", result.RequeueAfter)
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
 	w.step(v1beta1.DefaultUpdateTimeout)
@@ -325,11 +328,11 @@ func TestTheTimeOfAnAgentBeginsWithTheLeadAtTheEarliest(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule reregistered-node-drained-again: a Node that registers anew is drained, and its agent asked, anew; without a
-// Node nobody is asked.
-func TestAnAgentOnANodeThatIsDeleted(t *testing.T) {
+// Rule reregistered-node-drained-again: a Node that registers again is drained again, and its agent is asked again.
+// Without a Node, no agent is asked.
+func TestAgentUpdateOnADeletedNode(t *testing.T) {
 	t.Parallel()
-	w, _, node := left(t)
+	w, _, node := leftToAgent(t)
 	w.reconcile("m")
 	if err := w.api.Delete(t.Context(), node); err != nil {
 		t.Fatal(err)
@@ -342,7 +345,7 @@ func TestAnAgentOnANodeThatIsDeleted(t *testing.T) {
 	w.reconcile("m")
 	m := w.get("m")
 	if m.Status.NodeRef.UID == node.UID {
-		t.Fatal("the machine is not paired anew")
+		t.Fatal("nodeRef is not that of the new node")
 	}
 	w.wantCondition(m, v1beta1.ConditionDrained, metav1.ConditionFalse, v1beta1.ReasonDraining)
 	w.wantRequest("")
@@ -352,9 +355,9 @@ func TestAnAgentOnANodeThatIsDeleted(t *testing.T) {
 	w.wantRequest(newVersion)
 }
 
-// Rule reregistered-node-drained-again: where there is no Node at all, the change is refused, and before there is one
-// it waits.
-func TestAnAgentWithoutANode(t *testing.T) {
+// Rule reregistered-node-drained-again: without a target cluster, the update is refused. Before the Node has
+// registered, the update waits.
+func TestAgentUpdateWithoutANode(t *testing.T) {
 	t.Parallel()
 	byAgent := func(provider.UpdateRequest) (provider.UpdateResult, error) {
 		return provider.UpdateResult{Outcome: provider.UpdateByAgent}, nil
@@ -362,7 +365,7 @@ func TestAnAgentWithoutANode(t *testing.T) {
 	w := newWorld(t, noTarget)
 	w.cloud.OnUpdate = byAgent
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.untilPhase("m", v1beta1.MachineAvailable)
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = newVersion })
 	w.reconcile("m")
@@ -373,7 +376,7 @@ func TestAnAgentWithoutANode(t *testing.T) {
 	w = newWorld(t)
 	w.cloud.OnUpdate = byAgent
 	w.class("small", "")
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = newVersion })
 	w.reconcile("m")

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// answers is a driver's Update that gives one answer after the other, the last one again and again, and remembers
-// what it was asked.
+// answers is an Update of a driver that returns one answer after the other and repeats the last one. It records the
+// requests.
 type answers struct {
 	given []provider.UpdateResult
 	errs  []error
@@ -37,7 +37,7 @@ func (a *answers) update(req provider.UpdateRequest) (provider.UpdateResult, err
 	return answer, nil
 }
 
-// changed is a running Machine of class "small" that must become one of class "large".
+// changed returns a running Machine of class "small" that must be updated to class "large".
 func changed(t *testing.T, a *answers) (*world, *v1beta1.Machine) {
 	t.Helper()
 	w := newWorld(t)
@@ -49,7 +49,7 @@ func changed(t *testing.T, a *answers) (*world, *v1beta1.Machine) {
 	return w, m
 }
 
-// Rule update-in-place: a change in place leaves everything else as it is, and is asked for once.
+// Rule update-in-place: an update in place changes nothing else, and is requested once.
 func TestAChangeInPlace(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
@@ -60,7 +60,7 @@ func TestAChangeInPlace(t *testing.T) {
 	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 	w.wantCondition(m, v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady)
 	if m.Spec.ProviderID != before.Spec.ProviderID || m.LaunchAttempt() != 1 {
-		t.Errorf("the instance is %s of attempt %d, it was %s", m.Spec.ProviderID, m.LaunchAttempt(), before.Spec.ProviderID)
+		t.Errorf("the instance is %s of attempt %d, but it was %s before", m.Spec.ProviderID, m.LaunchAttempt(), before.Spec.ProviderID)
 	}
 	if m.Status.Applied.ClassName != "large" || m.Status.Applied.Version != "v1.36.4" {
 		t.Errorf("applied is %+v", m.Status.Applied)
@@ -72,7 +72,7 @@ func TestAChangeInPlace(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule disruptive-update-drains: a change that disturbs the node is made on a drained node, which is uncordoned when
+// Rule disruptive-update-drains: an update that disrupts the node is made on a drained node, which is uncordoned when
 // it is Ready again.
 func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	t.Parallel()
@@ -85,17 +85,17 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	w.wantPhase(m, v1beta1.MachineUpdating)
 	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
 	if c := w.wantCondition(m, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonUpdating); c.Message == "" {
-		t.Error("Ready does not say why it is False")
+		t.Error("the condition Ready has no message")
 	}
 	if node := w.getNode(nodeNameOf(w.namespace, "m")); !node.Spec.Unschedulable {
 		t.Error("the node is not cordoned for the update")
 	}
-	// It restarts: the node is not Ready for a while, which is no trouble of its own.
-	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionFalse)
+	// The node restarts and is not Ready for a while, which is part of the update.
+	w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionFalse)
 	w.step(10 * time.Second)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineUpdating)
-	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionTrue)
+	w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionTrue)
 	w.step(10 * time.Second)
 	w.reconcile("m")
 
@@ -106,7 +106,7 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 		t.Error("the node is still cordoned after the update")
 	}
 	if m.Spec.ProviderID != before.Spec.ProviderID {
-		t.Errorf("the instance is %s, it was %s", m.Spec.ProviderID, before.Spec.ProviderID)
+		t.Errorf("the instance is %s, but it was %s before", m.Spec.ProviderID, before.Spec.ProviderID)
 	}
 	if n := len(a.asked); n != 4 || a.asked[0].Drained || !a.asked[1].Drained || !a.asked[n-1].Drained {
 		t.Errorf("the driver was asked %+v", a.asked)
@@ -114,8 +114,8 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rules volumes-detached-first, disruptive-update-drains: a node is not disturbed as long as its volumes are waited
-// for, whoever checks again meanwhile.
+// Rules volumes-detached-first, disruptive-update-drains: a node is not disrupted while its volumes are attached, even
+// if another process takes over.
 func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(*world){
@@ -143,12 +143,12 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 			w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, metav1.ConditionFalse,
 				v1beta1.ReasonWaitingForVolumeDetach)
 			if slices.ContainsFunc(a.asked, func(r provider.UpdateRequest) bool { return r.Drained }) {
-				t.Error("the driver was reported that the node is drained, and a volume is attached to it")
+				t.Error("the driver was told that the node is drained, but a volume is attached to it")
 			}
 			w.detach(t.Context(), "db")
 			w.settleDrains("m")
 			w.reconcile("m")
-			w.step(w.cloud.CreateSettle()) // What another process asked for may come late.
+			w.step(w.cloud.CreateSettle()) // A request of another process may take effect late.
 			w.reconcile("m")
 			m := w.get("m")
 			w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
@@ -157,8 +157,8 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	}
 }
 
-// Rule replacement-deletes-first: what cannot be changed in place is replaced under the same Machine, the old
-// instance first.
+// Rule replacement-deletes-first: an instance that cannot be updated in place is replaced under the same Machine. The
+// old instance is deleted first.
 func TestAChangeByReplacement(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
@@ -182,7 +182,7 @@ func TestAChangeByReplacement(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule rejected-update-leaves-machine: a refused change leaves the machine as it was, is said, and is not asked for
+// Rule rejected-update-leaves-machine: a refused update leaves the machine unchanged, is reported, and is not requested
 // again until something changes.
 func TestARefusedChange(t *testing.T) {
 	t.Parallel()
@@ -200,7 +200,7 @@ func TestARefusedChange(t *testing.T) {
 	if len(a.asked) != 1 {
 		t.Errorf("the driver was asked %d times", len(a.asked))
 	}
-	// Taken back, all is well again without asking anybody.
+	// After the change is reverted, the machine is up to date without a call to the driver.
 	w.update("m", func(m *v1beta1.Machine) { m.Spec = before.Spec })
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
@@ -209,7 +209,7 @@ func TestARefusedChange(t *testing.T) {
 	}
 }
 
-// Rule failed-update-retried: an update that fails is tried again with growing waits, and the machine goes on.
+// Rule failed-update-retried: a failed update is tried again with growing waits, and the machine continues to run.
 func TestAnUpdateThatFails(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
@@ -219,7 +219,7 @@ func TestAnUpdateThatFails(t *testing.T) {
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineRunning)
 	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateError)
-	w.reconcile("m") // Before its time: nothing is asked.
+	w.reconcile("m") // The next try is not due, so the driver is not called.
 	if len(a.asked) != 1 {
 		t.Errorf("the driver was asked %d times before the wait was over", len(a.asked))
 	}
@@ -234,7 +234,7 @@ func TestAnUpdateThatFails(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule failed-update-retried: a change that takes longer than timeouts.update is said to, and is still waited for.
+// Rule failed-update-retried: an update that takes longer than timeouts.update is reported, and is still waited for.
 func TestAnUpdateThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateInProgress}}}
@@ -243,12 +243,12 @@ func TestAnUpdateThatTakesTooLong(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
 	w.step(v1beta1.DefaultUpdateTimeout + time.Second)
 	if result := w.reconcile("m"); result.RequeueAfter == 0 {
-		t.Error("it is not reconciled again")
+		t.Error("the machine is not requeued")
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateTimeout)
 }
 
-// Rule paused-machine-untouched: nothing is changed on a paused machine.
+// Rule paused-machine-untouched: a paused machine is not updated.
 func TestAPausedMachineIsNotUpdated(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
@@ -261,17 +261,17 @@ func TestAPausedMachineIsNotUpdated(t *testing.T) {
 	}
 }
 
-// Rule update-recorded-first: a change whose answer nobody got is taken back at the cloud too, also where the first
-// request comes late.
-func TestAChangeIsTakenBackWhoseResultIsUnknown(t *testing.T) {
+// Rule update-recorded-first: a reverted change whose answer was lost is also reverted in the cloud, even if the first
+// request takes effect late.
+func TestRevertedChangeWithUnknownResultIsRevertedInTheCloud(t *testing.T) {
 	t.Parallel()
 	lost := provider.Errorf(provider.DeadlineExceeded, "no answer")
 	for name, c := range map[string]struct {
 		fails error
 		again func(*world)
 	}{
-		"the process goes on":    {lost, func(*world) {}},
-		"the process is another": {nil, (*world).restart},
+		"in the same process": {lost, func(*world) {}},
+		"in another process":  {nil, (*world).restart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -281,12 +281,12 @@ func TestAChangeIsTakenBackWhoseResultIsUnknown(t *testing.T) {
 			version, asked := "", 0
 			w.cloud.OnUpdate = func(req provider.UpdateRequest) (provider.UpdateResult, error) {
 				if asked++; asked == 1 {
-					if live := w.get("m"); !askedToUpdate(live) {
-						t.Errorf("the provider is asked, and its status does not report it: %+v", live.Status)
+					if live := w.get("m"); !updateRequested(live) {
+						t.Errorf("the provider was asked before the status recorded the request: %+v", live.Status)
 					}
 					version = req.Version
 					if c.fails == nil {
-						w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "" }) // So that the result is not written.
+						w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "" }) // so that the result is not written
 					}
 					return provider.UpdateResult{Outcome: provider.UpdateDone}, c.fails
 				}
@@ -301,14 +301,14 @@ func TestAChangeIsTakenBackWhoseResultIsUnknown(t *testing.T) {
 			c.again(w)
 			w.reconcile("m")
 			if version != "" {
-				t.Errorf("the instance has version %q after the change was taken back", version)
+				t.Errorf("the instance has version %q after the change was reverted", version)
 			}
 			w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
-			version = "v1.36.4" // The first request comes late.
+			version = "v1.36.4" // The first request takes effect late.
 			w.step(w.cloud.CreateSettle())
 			w.reconcile("m")
 			if version != "" {
-				t.Errorf("the instance has version %q since the first request came late", version)
+				t.Errorf("the instance has version %q after the first request took effect late", version)
 			}
 			w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 			w.wantRest("m")
@@ -316,8 +316,8 @@ func TestAChangeIsTakenBackWhoseResultIsUnknown(t *testing.T) {
 	}
 }
 
-// Rule update-recorded-first: what a late cache asks for is asked of nobody.
-func TestALateCacheChangesNothing(t *testing.T) {
+// Rule update-recorded-first: a change that only a late cache shows is not requested.
+func TestLateCacheRequestsNoUpdate(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
 	w, _ := changed(t, a)
@@ -328,14 +328,14 @@ func TestALateCacheChangesNothing(t *testing.T) {
 	p := newPass(&pass{Reconciler: w.process, provider: w.cloud.Name(), before: late, machine: late.DeepCopy(),
 		now: w.clock.Now()})
 	if _, err := p.update.run(t.Context()); !errors.Is(err, errStale) {
-		t.Errorf("the pass over a machine that has changed meanwhile ended with %v", err)
+		t.Errorf("the pass over a machine that changed in the meantime ended with %v", err)
 	}
 	if len(a.asked) != 0 {
 		t.Errorf("the driver was asked %+v", a.asked)
 	}
 }
 
-// Rule made-from-former-specification: an instance that may have been made from what was asked for before is updated.
+// Rule made-from-former-specification: an instance that may have been created from an earlier specification is updated.
 func TestTheSpecificationChangesDuringTheLaunch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -345,12 +345,12 @@ func TestTheSpecificationChangesDuringTheLaunch(t *testing.T) {
 		asked = append(asked, req.Version)
 		return provider.UpdateResult{Outcome: provider.UpdateDone}, nil
 	}
-	w.born("m")
-	w.cloud.Will("Create", fakecloud.Step{During: func() { // So that the provider ID cannot be written.
+	w.createMachine("m")
+	w.cloud.Will("Create", fakecloud.Step{During: func() { // so that the provider ID cannot be written
 		w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.4" })
 	}})
 	w.reconcile("m")
-	w.until("m", "it is up to date", func() bool {
+	w.until("m", "the update", func() bool {
 		m := w.get("m")
 		return m.Spec.ProviderID != "" && m.Status.Applied != nil && m.Status.Applied.Version == "v1.36.4"
 	})

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// userDataOf launches the machine m and returns the user data that the cloud was given for it.
+// userDataOf launches the machine and returns the user data that the cloud got for it.
 func (w *world) userDataOf(name string) []byte {
 	w.t.Helper()
 	w.reconcile(name)
@@ -28,20 +28,20 @@ func (w *world) userDataOf(name string) []byte {
 // A machine that gets no instance leaves no token behind.
 //
 // Rules: user-data-one-pass, token-only-on-request.
-func TestAPlaceholderWithoutAValueLeavesNoToken(t *testing.T) {
+func TestPlaceholderWithoutAValueLeavesNoToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", joinsWithToken+" <<KUBELET_VERSION>>")
-	w.born("m")
+	w.createMachine("m")
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration)
 	if n := len(w.tokens()); n != 0 {
-		t.Errorf("%d tokens of a machine without an instance", n)
+		t.Errorf("a machine without an instance has %d tokens", n)
 	}
 }
 
 // Rule: encoded-user-data-is-rendered.
-func TestCompressedUserDataHasItsTokenInIt(t *testing.T) {
+func TestCompressedUserDataIsRendered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -52,8 +52,8 @@ func TestCompressedUserDataHasItsTokenInIt(t *testing.T) {
 	w.create(w.classWith("packed", func(s *v1beta1.MachineClassSpec) {
 		s.UserDataRef = &v1beta1.UserDataRef{Name: "small-user-data"}
 	}))
-	w.born("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "packed" })
-	got := plain(t, w.userDataOf("m"))
+	w.createMachine("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "packed" })
+	got := decompress(t, w.userDataOf("m"))
 	if n := len(w.tokens()); n != 1 || !strings.Contains(got, "as m with ") || strings.Contains(got, "<<") {
 		t.Errorf("%d tokens, user data %q", n, got)
 	}
@@ -67,13 +67,13 @@ func TestUserDataIsCompressedOnRequest(t *testing.T) {
 	w.create(w.classWith("packing", func(s *v1beta1.MachineClassSpec) {
 		s.UserDataRef = &v1beta1.UserDataRef{Name: "small-user-data", Compress: v1beta1.UserDataGzip}
 	}))
-	w.born("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "packing" })
-	if got := plain(t, w.userDataOf("m")); !strings.Contains(got, "as m with ") {
+	w.createMachine("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "packing" })
+	if got := decompress(t, w.userDataOf("m")); !strings.Contains(got, "as m with ") {
 		t.Errorf("user data %q", got)
 	}
 }
 
-// classWith returns a class like "small" with another specification.
+// classWith returns a class like "small" with a changed specification.
 func (w *world) classWith(name string, change func(*v1beta1.MachineClassSpec)) *v1beta1.MachineClass {
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name,
 		Finalizers: []string{v1beta1.InUseFinalizer}}}
@@ -82,7 +82,7 @@ func (w *world) classWith(name string, change func(*v1beta1.MachineClassSpec)) *
 	return class
 }
 
-func plain(t *testing.T, data []byte) string {
+func decompress(t *testing.T, data []byte) string {
 	t.Helper()
 	reader, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {

@@ -13,14 +13,15 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// detachByForce waits for the volumes of a node that did not report, now that its instance is known to be gone: until
-// then nobody could say whether they were in use. A taint reports that to Kubernetes, which would else wait for a
-// kubelet that is no more. Deleted without that, the Node would take the knowledge of its death with it.
+// detachByForce waits for the volumes of a silent node, now that its instance is known to be gone. Before that, it was
+// not known whether the volumes were in use. The out-of-service taint tells Kubernetes that the node is off. Otherwise
+// Kubernetes would wait for a kubelet that no longer exists. The Node must not be deleted before that, because the
+// taint is on the Node.
 func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
 	if s.node == nil || s.forced() || s.leftBehind || s.isTrue(v1beta1.ConditionVolumesDetached) {
 		return next, nil
 	}
-	s.drain.catchUp()
+	s.drain.refreshNow()
 	since := s.outOfServiceSince()
 	outcome := s.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
 		Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID,
@@ -33,19 +34,19 @@ func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
 	}
 	message := "The instance is gone. " + outcome.Message
 	if !s.outOfService() {
-		// The condition was False before for another reason. Its transition tells a later process since when this one holds.
+		// The condition was False for another reason before. Its new transition records since when this wait lasts.
 		dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	}
 	s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonNodeOutOfService, message)
 	s.deleting(v1beta1.ReasonWaitingForVolumeDetach, message)
 	proceed := onDrain | s.after(drainBackstop)
 	if len(outcome.Attached) == 0 {
-		return proceed, nil // Not known yet.
+		return proceed, nil // The attached volumes are not known yet.
 	}
 	node, err := drain.OutOfService(ctx, s.Target.Nodes, s.node, s.now)
 	switch {
 	case apierrors.IsNotFound(err):
-		s.node = nil // Gone since it was read.
+		s.node = nil // The Node was deleted after it was read.
 		return next, nil
 	case apierrors.IsConflict(err):
 		return onError, err
@@ -56,16 +57,16 @@ func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
 	return proceed, nil
 }
 
-// outOfService reports whether the volumes of a node are waited for whose instance is gone.
+// outOfService reports whether the deletion waits for the volumes of a node whose instance is gone.
 func (s *teardownStep) outOfService() bool {
 	c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonNodeOutOfService
 }
 
-// outOfServiceSince returns when that wait began, which is now if it has not begun.
+// outOfServiceSince returns when that wait began, now if it has not begun.
 func (s *teardownStep) outOfServiceSince() time.Time {
 	if s.outOfService() {
 		return meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached).LastTransitionTime.Time
 	}
-	return s.now.Truncate(time.Second) // As it will be read when it was written down.
+	return s.now.Truncate(time.Second) // As it will be read after it was written.
 }

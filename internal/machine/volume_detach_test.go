@@ -23,14 +23,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// silent makes a running Machine whose node no longer reports, and attaches volumes to it.
+// silent creates a running Machine with attached volumes whose node no longer reports.
 func (w *world) silent(name string, volumes ...string) *v1beta1.Machine {
 	w.t.Helper()
 	m := w.running(name)
 	for _, volume := range volumes {
 		w.attach(m.Status.NodeRef.Name, volume)
 	}
-	w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
+	w.setNodeReady(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 	return m
 }
 
@@ -54,7 +54,7 @@ func (w *world) detach(ctx context.Context, volume string) {
 	}
 }
 
-// drains makes a pass of the drain's workers.
+// drains runs one pass of the drain's workers.
 func (w *world) drains(name string) {
 	w.t.Helper()
 	workers := w.process.Drainer.(reconcile.Reconciler)
@@ -65,8 +65,8 @@ func (w *world) drains(name string) {
 	}
 }
 
-// settleDrains makes passes of the drain's workers until they have seen what is attached: the first one goes by the
-// list that is there.
+// settleDrains runs passes of the drain's workers until they have seen the current attachments, because the first pass
+// uses the existing list.
 func (w *world) settleDrains(name string) {
 	w.t.Helper()
 	for range 2 {
@@ -77,7 +77,7 @@ func (w *world) settleDrains(name string) {
 
 func (e *effects) isDead() bool { return e.alive() != nil }
 
-// isOutOfService reports whether the Node reports it.
+// isOutOfService reports whether the Node has the out-of-service taint.
 func (w *world) isOutOfService(node string) bool {
 	w.t.Helper()
 	n := w.getNode(node)
@@ -95,45 +95,45 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 	node := w.silent("m", "db").Status.NodeRef.Name
 	w.delete("m")
 
-	// As long as the instance may run, its volumes may be in use.
+	// The instance may still run, so its volumes may be in use.
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonInstanceTerminating)
 	w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonSkipped)
 	if w.isOutOfService(node) {
-		t.Fatal("the node is said to be out of service while its instance exists")
+		t.Fatal("the node has the out-of-service taint while its instance exists")
 	}
 
 	w.step(time.Minute)
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "what is written", w.effects.of("API"), "API Node patch", "API Machine patch status")
+	want(t, "writes", w.effects.of("API"), "API Node patch", "API Machine patch status")
 	if !w.isOutOfService(node) || len(w.cloud.Live()) > 0 {
-		t.Fatalf("the node's taints are %v, %d instances are left", w.getNode(node).Spec.Taints, len(w.cloud.Live()))
+		t.Fatalf("the node's taints are %v, %d instances remain", w.getNode(node).Spec.Taints, len(w.cloud.Live()))
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonWaitingForVolumeDetach)
 	since := w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonNodeOutOfService)
-	if want := fmt.Sprintf("The instance is gone. Still attached to node %s: db.", node); since.Message != want {
+	if want := fmt.Sprintf("The instance is gone. Volumes still attached to node %s: db.", node); since.Message != want {
 		t.Errorf("message is %q, want %q", since.Message, want)
 	}
 	if result := w.wantQuiet("m"); result.RequeueAfter == 0 {
-		t.Error("nothing checks the volumes again, should the trigger be lost")
+		t.Error("no pass is scheduled in case the trigger of the volumes is lost")
 	}
 
-	// A new process goes on with the same wait, and writes nothing for that.
+	// A new process continues the same wait, and writes nothing.
 	w.step(2 * time.Minute)
 	w.restart()
 	w.wantQuiet("m")
 	c := meta.FindStatusCondition(w.get("m").Status.Conditions, v1beta1.ConditionVolumesDetached)
 	if !c.LastTransitionTime.Equal(&since.LastTransitionTime) {
-		t.Error("the wait began anew after a restart")
+		t.Error("the wait began again after a restart")
 	}
 
 	w.detach(t.Context(), "db")
 	w.settleDrains("m")
-	w.step(maxRecheck) // A new process makes sure that the instance is nowhere else.
+	w.step(maxRecheck) // A new process makes sure that the instance is in no other scope.
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "what is written", w.effects.of("API"), "API Node delete", "API Machine patch")
+	want(t, "writes", w.effects.of("API"), "API Node delete", "API Machine patch")
 	w.wantNothingLeft("m")
 }
 
@@ -147,12 +147,12 @@ func TestASilentNodeWithoutVolumesIsDeletedAtOnce(t *testing.T) {
 	w.delete("m")
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "what is done", w.effects.of(), "API Node patch", "cloud delete", "API Node delete", "API Machine patch")
+	want(t, "effects", w.effects.of(), "API Node patch", "cloud delete", "API Node delete", "API Machine patch")
 	w.wantNothingLeft("m")
 }
 
 // Rule: out-of-service-taint.
-func TestVolumesThatStayDoNotHoldASilentNodeForEver(t *testing.T) {
+func TestAttachedVolumesDelayTheDeletionOfASilentNodeOnlyForATime(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*world){
 		"the time is over": func(w *world) {
@@ -162,14 +162,14 @@ func TestVolumesThatStayDoNotHoldASilentNodeForEver(t *testing.T) {
 			w.step(2 * time.Second)
 			w.drains("m")
 		},
-		"it is over for a new process": func(w *world) {
+		"the time is over for a new process": func(w *world) {
 			w.step(5*time.Minute - maxRecheck)
 			w.restart()
-			w.reconcile("m") // It makes sure that the instance is nowhere else.
+			w.reconcile("m") // It makes sure that the instance is in no other scope.
 			w.step(maxRecheck)
 		},
 		"forced": func(w *world) { w.annotate("m", v1beta1.AnnotationForceDelete) },
-		"the node goes by itself": func(w *world) {
+		"the node is deleted by another client": func(w *world) {
 			if err := w.api.Delete(t.Context(), w.getNode(nodeNameOf(w.namespace, "m"))); err != nil {
 				t.Fatal(err)
 			}
@@ -191,7 +191,7 @@ func TestVolumesThatStayDoNotHoldASilentNodeForEver(t *testing.T) {
 }
 
 // Rule: out-of-service-taint.
-func TestANodeIsNotOutOfServiceOnSuspicion(t *testing.T) {
+func TestOutOfServiceTaintNeedsKnownAttachments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -207,26 +207,26 @@ func TestANodeIsNotOutOfServiceOnSuspicion(t *testing.T) {
 	w.drains("m")
 	w.reconcile("m")
 	if !w.isOutOfService(node) {
-		t.Error("the node is not out of service although something is attached to it")
+		t.Error("the node is not out of service although a volume is attached to it")
 	}
 
-	// What is not to be known is not waited for without end.
+	// If the attachments cannot be read, the wait still ends.
 	w.refuse = forbid[*storagev1.VolumeAttachmentList]
 	w.step(5 * time.Minute)
 	w.restart()
 	w.reconcile("m")
-	w.step(maxRecheck) // It makes sure that the instance is nowhere else.
+	w.step(maxRecheck) // It makes sure that the instance is in no other scope.
 	w.reconcile("m")
 	w.drains("m")
 	w.reconcile("m")
 	w.wantNothingLeft("m")
 }
 
-// TestANodeThatFallsSilentWhileItsVolumesAreWaitedFor protects the time that the forced detachment has: it is not what
-// the wait before it has left.
+// TestNodeThatFallsSilentGetsTheWholeDetachTimeout makes sure that the forced detachment gets its whole timeout, and
+// not only the rest of the earlier wait.
 //
 // Rule: out-of-service-taint.
-func TestANodeThatFallsSilentWhileItsVolumesAreWaitedFor(t *testing.T) {
+func TestNodeThatFallsSilentGetsTheWholeDetachTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -236,11 +236,11 @@ func TestANodeThatFallsSilentWhileItsVolumesAreWaitedFor(t *testing.T) {
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonWaitingForVolumeDetach)
 	w.step(4 * time.Minute)
-	w.nodeIs(node, corev1.ConditionUnknown)
+	w.setNodeReady(node, corev1.ConditionUnknown)
 	w.reconcile("m")
 	c := w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonNodeOutOfService)
 	if c.LastTransitionTime.Time.Before(w.clock.Now().Add(-time.Second)) {
-		t.Errorf("the wait counts from %s, long before now", c.LastTransitionTime)
+		t.Errorf("the wait began at %s, long before now", c.LastTransitionTime)
 	}
 	w.step(4 * time.Minute)
 	w.drains("m")
@@ -264,24 +264,25 @@ func TestTheVolumesOfASilentNodeAreDetachedBeforeItsReplacement(t *testing.T) {
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
 	w.reconcile("m")
 	if !w.isOutOfService(m.Status.NodeRef.Name) || len(w.cloud.Live()) > 0 {
-		t.Fatalf("the node is not out of service, or %d instances are left: %s", len(w.cloud.Live()), summaryOf(w.get("m")))
+		t.Fatalf("the node is not out of service, or %d instances remain: %s", len(w.cloud.Live()), summaryOf(w.get("m")))
 	}
 	w.wantPhase(w.get("m"), v1beta1.MachineUpdating)
 	w.detach(t.Context(), "db")
 	w.settleDrains("m")
 	w.reconcile("m")
 	if w.getNode(m.Status.NodeRef.Name) != nil || len(w.cloud.Live()) != 1 {
-		t.Errorf("the old node is left, or there are %d instances: %s", len(w.cloud.Live()), summaryOf(w.get("m")))
+		t.Errorf("the old node remains, or there are %d instances: %s", len(w.cloud.Live()), summaryOf(w.get("m")))
 	}
 	if c := meta.FindStatusCondition(w.get("m").Status.Conditions, v1beta1.ConditionVolumesDetached); c != nil {
 		t.Errorf("the new instance has the condition %+v", c)
 	}
 }
 
-// The deletion of a silent node with volumes, cut at each of its effects: the volumes are always detached first.
+// The deletion of a silent node with volumes is interrupted at each of its effects. The volumes are always detached
+// first.
 //
 // Rules: crash-safe-everywhere, out-of-service-taint.
-func TestCutsWhileASilentNodeIsDeleted(t *testing.T) {
+func TestCrashesDuringTheDeletionOfASilentNode(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -294,9 +295,9 @@ func TestCutsWhileASilentNodeIsDeleted(t *testing.T) {
 				w.effects.seen = 0
 				w.effects.next = cut{at: at, after: mode.after, dies: mode.dies}
 				outOfService := false
-				w.until("m", "the end of the machine", func() bool {
+				w.until("m", "the deletion of the machine", func() bool {
 					if w.isOutOfService(node) && !outOfService {
-						outOfService = true // As the attach/detach controller does then.
+						outOfService = true // The attach/detach controller does this then.
 						w.detach(t.Context(), "db")
 					}
 					w.step(time.Second)
@@ -304,12 +305,12 @@ func TestCutsWhileASilentNodeIsDeleted(t *testing.T) {
 					return w.get("m") == nil
 				})
 				if !outOfService {
-					t.Errorf("cut at effect %d (%s): the node was deleted without being out of service", at, w.effects.struck)
+					t.Errorf("interrupted at effect %d (%s): the node was deleted without being out of service", at, w.effects.struck)
 				}
 				w.wantNothingLeft("m")
 				if w.effects.struck == "" {
 					if at < 6 {
-						t.Errorf("there were only %d effects to cut", at-1)
+						t.Errorf("there were only %d effects", at-1)
 					}
 					return
 				}
@@ -320,14 +321,14 @@ func TestCutsWhileASilentNodeIsDeleted(t *testing.T) {
 
 // forbid refuses reads of one kind as the API server does.
 func forbid[T runtime.Object](_ string, o runtime.Object) error {
-	if _, is := o.(T); is {
+	if _, ok := o.(T); ok {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
 	}
 	return nil
 }
 
 // Rule: drain-names-blockers.
-func TestADrainThatMayNotSeeItsPodsIsAnEvent(t *testing.T) {
+func TestDrainThatCannotReadPodsIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -338,7 +339,7 @@ func TestADrainThatMayNotSeeItsPodsIsAnEvent(t *testing.T) {
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDrainError)
 	c := w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
-	if !strings.Contains(c.Message, "no pod is evicted unseen") ||
+	if !strings.Contains(c.Message, "does not evict pods that it cannot see") ||
 		!strings.Contains(c.Message, v1beta1.AnnotationForceDelete) {
 		t.Errorf("message is %q", c.Message)
 	}
@@ -348,7 +349,7 @@ func TestADrainThatMayNotSeeItsPodsIsAnEvent(t *testing.T) {
 	w.drains("m")
 	w.reconcile("m")
 	if len(w.cloud.Live()) != 1 {
-		t.Error("the instance was deleted with pods that nobody has seen")
+		t.Error("the instance was deleted although its pods could not be read")
 	}
 	want(t, "events", reasons(w.events.take()), v1beta1.ReasonDrainError)
 	w.annotate("m", v1beta1.AnnotationForceDelete)
@@ -356,10 +357,10 @@ func TestADrainThatMayNotSeeItsPodsIsAnEvent(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A kubelet whose container runtime is dead, or whose disk is read-only, reports and ends no pod.
+// A kubelet whose container runtime is dead, or whose disk is read-only, still reports, but ends no pods.
 //
 // Rule: unready-node-pods-gone-later.
-func TestANodeThatIsNotReadyDoesNotHoldUpADeletionForHours(t *testing.T) {
+func TestUnreadyNodeDoesNotDelayADeletionForHours(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -379,7 +380,7 @@ func TestANodeThatIsNotReadyDoesNotHoldUpADeletionForHours(t *testing.T) {
 	}
 	w.delete("m")
 	w.reconcile("m")
-	w.drains("m") // It is asked to end, which its kubelet never does.
+	w.drains("m") // The pod is evicted, but its kubelet never ends it.
 	for range 5 {
 		w.step(time.Minute)
 		w.drains("m")
@@ -398,11 +399,11 @@ func TestANodeThatIsNotReadyDoesNotHoldUpADeletionForHours(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonSkipped)
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonInstanceTerminating)
 	if w.isOutOfService(node) {
-		t.Error("the node is said to be out of service while its instance exists")
+		t.Error("the node has the out-of-service taint while its instance exists")
 	}
 	w.step(time.Minute)
 	w.reconcile("m")
 	if !w.isOutOfService(node) || len(w.cloud.Live()) > 0 {
-		t.Errorf("the node's taints are %v, %d instances are left", w.getNode(node).Spec.Taints, len(w.cloud.Live()))
+		t.Errorf("the node's taints are %v, %d instances remain", w.getNode(node).Spec.Taints, len(w.cloud.Live()))
 	}
 }

@@ -24,10 +24,10 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Wiring is the only list of what triggers a pass over a Machine. drains is the source of the Drainer, nil where
-// there is none.
+// Wiring returns everything that triggers a pass over a Machine. drains is the source of the Drainer, nil if there is
+// none.
 //
-// The Machines of an event are read from a bare cache: waiting for our own writes there would delay all events.
+// The Machines of an event are read from a bare cache, because waiting for our own writes there would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Controller {
 	t := wiring.Controller{Name: "machine", Reconciler: r, Concurrency: r.Concurrency}
 	for _, trigger := range r.triggers(cache, drains) {
@@ -43,7 +43,7 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Co
 	return t
 }
 
-// trigger is what a step may wait for, and the watch or the source that leads to a pass. A trigger without either does
+// trigger is what a step may wait for, and the watch or the source that causes the pass. A trigger without either does
 // not occur in this process.
 type trigger struct {
 	wakes  progress
@@ -69,8 +69,8 @@ func (r *Reconciler) triggers(cache client.Reader, drains source.Source) []trigg
 	}
 }
 
-// machineChanged lets through what people and owners change; this controller's own writes of the status are no change
-// for it.
+// machineChanged passes changes by users and owners. This controller's own writes of the status do not count as
+// changes.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, n := e.ObjectOld, e.ObjectNew
@@ -91,7 +91,7 @@ func asMachine(o client.Object) *v1beta1.Machine {
 	return &v1beta1.Machine{}
 }
 
-// instanceReleased lets through that a Machine is gone, or that its provider ID is another now, as when its instance is
+// instanceReleased passes the deletion of a Machine and a change of its provider ID, for example when its instance is
 // replaced.
 func instanceReleased() predicate.Predicate {
 	return predicate.Funcs{
@@ -104,7 +104,7 @@ func instanceReleased() predicate.Predicate {
 	}
 }
 
-// machinesOfInstance finds the Machines that wait for the instance of another one.
+// machinesOfInstance finds the Machines that wait for the instance of another Machine.
 func machinesOfInstance(cache client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		id := asMachine(o).Spec.ProviderID
@@ -115,8 +115,9 @@ func machinesOfInstance(cache client.Reader) handler.MapFunc {
 	}
 }
 
-// classChanged lets through a class that came, changed, permits another adoption, is held from now on, serves or ceases
-// to serve while it is being deleted, or went. The rest of its status is for others.
+// classChanged passes a class that was created, changed or deleted, or permits another adoption, or becomes protected.
+// It also passes a class that starts or stops serving while it is being deleted. Other changes of the status do not
+// concern Machines.
 func classChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	deletion := func(o client.Object) string {
@@ -133,7 +134,7 @@ func classChanged() predicate.Predicate {
 	})
 }
 
-// nodeChanged lets through what a Machine takes from its Node. Heartbeats are not among it.
+// nodeChanged passes changes of everything that a Machine reads from its Node. Heartbeats are not part of that.
 func nodeChanged(signals interruption.Signals) predicate.Predicate {
 	announces := func(node *corev1.Node) interruption.Notice {
 		notice, _ := signals.Of(node)
@@ -161,7 +162,7 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// machinesOfNode finds the Machines of a Node: by the name that a Machine has or expects, and by the provider ID.
+// machinesOfNode finds the Machines of a Node by the name that a Machine has or expects, and by the provider ID.
 func machinesOfNode(cache client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		node, ok := o.(*corev1.Node)
@@ -177,12 +178,12 @@ func machinesOfNode(cache client.Reader) handler.MapFunc {
 	}
 }
 
-// machinesIn lists from a cache without copying: it only finds the Machines to enqueue.
+// machinesIn lists Machines from a cache without copying, because they are only needed to be enqueued.
 func machinesIn(ctx context.Context, cache client.Reader, by client.MatchingFields) []*v1beta1.Machine {
 	machines, err := index.Shared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{}, by,
 		client.DisableReadYourWritesConsistency)
 	if err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot find the machines that an event concerns")
+		logf.FromContext(ctx).Error(err, "Cannot find the machines that an event affects")
 	}
 	return machines
 }

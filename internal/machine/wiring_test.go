@@ -29,12 +29,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// managed is a world whose process runs by itself, in a real manager and under the real clock.
+// managed returns a world whose process runs in a real manager and under the real clock.
 func managed(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.cloud = newCloud(clock.RealClock{}, w.effects)
-	w.cloud.ProviderName = "managed" // What other tests left behind is another provider's.
+	w.cloud.ProviderName = "managed" // Machines that other tests left behind belong to another provider.
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterMachines, index.RegisterTarget, resolve.RegisterIndexes} {
 			if err := register(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -69,7 +69,7 @@ func managed(t *testing.T, change ...func(*Options)) *world {
 	return w
 }
 
-// countingReader counts what is asked of the API server itself.
+// countingReader counts live reads from an API server.
 type countingReader struct {
 	client.Reader
 	asked *atomic.Int32
@@ -81,7 +81,7 @@ func (c countingReader) Get(ctx context.Context, key client.ObjectKey, o client.
 	return c.Reader.Get(ctx, key, o, opts...)
 }
 
-// counting notes the writes that the API server accepted.
+// counting records the writes that the API server accepted.
 type counting struct {
 	client.Client
 	effects *effects
@@ -116,7 +116,7 @@ func (c countingStatus) Patch(ctx context.Context, o client.Object, patch client
 	return c.counting.note("patch status", o, c.SubResourceWriter.Patch(ctx, o, patch, opts...))
 }
 
-// await waits until every Machine of the world satisfies done.
+// await waits until there are n Machines and each satisfies done.
 func (w *world) await(what string, n int, done func(*v1beta1.Machine) bool) []v1beta1.Machine {
 	w.t.Helper()
 	return env.Await(w.t, w.api, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
@@ -134,9 +134,9 @@ func inPhase(phase v1beta1.MachinePhase) func(*v1beta1.Machine) bool {
 	return func(m *v1beta1.Machine) bool { return m.Status.Phase == phase }
 }
 
-// Every wait of a machine ends with an event: none of what follows would come to be within the patience of a test if it
-// were left to the time that a pass asks for.
-func TestWhatTriggersAMachine(t *testing.T) {
+// Every wait of a machine ends with an event: with the requeue times of the passes alone, this test would run into its
+// timeout.
+func TestTriggersOfAMachine(t *testing.T) {
 	w := managed(t)
 	const machines = 5
 	waitsFor := func(reason string) func(*v1beta1.Machine) bool {
@@ -152,7 +152,7 @@ func TestWhatTriggersAMachine(t *testing.T) {
 	var names []string
 	for i := range machines {
 		names = append(names, fmt.Sprintf("m-%d", i))
-		w.born(names[i], func(m *v1beta1.Machine) { m.Finalizers, m.Labels = nil, nil })
+		w.createMachine(names[i], func(m *v1beta1.Machine) { m.Finalizers, m.Labels = nil, nil })
 	}
 	w.await("machines that wait for their class", machines, waitsFor(v1beta1.ReasonClassNotFound))
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
@@ -172,15 +172,15 @@ func TestWhatTriggersAMachine(t *testing.T) {
 		t.Errorf("there are %d instances of %d machines", n, machines)
 	}
 	for _, name := range names {
-		w.nodeIs(nodeNameOf(w.namespace, name), corev1.ConditionFalse)
+		w.setNodeReady(nodeNameOf(w.namespace, name), corev1.ConditionFalse)
 	}
-	w.await("machines in trouble", machines, inPhase(v1beta1.MachineUnhealthy))
+	w.await("unhealthy machines", machines, inPhase(v1beta1.MachineUnhealthy))
 	for _, name := range names {
-		w.nodeIs(nodeNameOf(w.namespace, name), corev1.ConditionTrue)
+		w.setNodeReady(nodeNameOf(w.namespace, name), corev1.ConditionTrue)
 	}
 	w.await("machines that run again", machines, inPhase(v1beta1.MachineRunning))
 
-	// A pod that is evicted by the drain's workers.
+	// The drain's workers evict this pod.
 	w.podOn(nodeNameOf(w.namespace, names[0]))
 	for _, name := range names {
 		w.update(name, func(m *v1beta1.Machine) {
@@ -192,7 +192,7 @@ func TestWhatTriggersAMachine(t *testing.T) {
 		return len(l.Items) == 1 && l.Items[0].DeletionTimestamp != nil, fmt.Sprintf("%d pods", len(l.Items))
 	}, client.InNamespace(w.namespace))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "work"}}
-	if err := w.api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil { // As its kubelet would.
+	if err := w.api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil { // as its kubelet would
 		t.Fatal(err)
 	}
 	w.await("machines that wait for a hook", machines, func(m *v1beta1.Machine) bool {
@@ -212,14 +212,14 @@ func TestWhatTriggersAMachine(t *testing.T) {
 	}
 }
 
-// The budget of the straight path holds as well when many machines are worked on at once, from caches, with all that
-// triggers them in between.
-func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
+// The limit of writes per machine also holds when many machines are reconciled at the same time, from caches, with all
+// their triggers.
+func TestManyMachinesAtOnceKeepTheirWriteLimit(t *testing.T) {
 	w := managed(t)
 	w.class("small", "")
-	// By the second the process knows which machines were there before it.
+	// With the second machine, the process knows which machines existed before it led.
 	for i, first := range []string{"first", "second"} {
-		w.born(first)
+		w.createMachine(first)
 		w.await("an instance", i+1, func(m *v1beta1.Machine) bool { return m.Spec.ProviderID != "" })
 	}
 	for _, first := range []string{"first", "second"} {
@@ -233,7 +233,7 @@ func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
 		t.Helper()
 		done := w.effects.of("API")
 		t.Logf("%.2f writes per machine %s", float64(len(done))/machines, what)
-		// Now and then one is made again, since somebody else wrote first.
+		// A write is occasionally repeated because of a conflict.
 		if len(done) > most*machines+machines/5 {
 			t.Errorf("%d writes for %d machines %s, more than %d each: %q", len(done), machines, what, most, done)
 		}
@@ -241,7 +241,7 @@ func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
 	var joining sync.WaitGroup
 	for i := range machines {
 		name := fmt.Sprintf("m-%d", i)
-		w.born(name)
+		w.createMachine(name)
 		joining.Go(func() {
 			env.Await(t, w.api, &v1beta1.MachineList{}, "an instance of "+name, func(l *v1beta1.MachineList) (bool, string) {
 				return len(l.Items) == 1 && l.Items[0].Spec.ProviderID != "", ""
@@ -256,7 +256,7 @@ func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
 	w.await("machines that run", machines, inPhase(v1beta1.MachineRunning))
 	budget("until Running", 4)
 	if n := w.asked.Load(); n > machines/2 {
-		t.Errorf("%d questions to API servers until Running, want few for %d machines that nobody else knew", n, machines)
+		t.Errorf("%d live reads until Running, want few for %d machines that no other process can have launched", n, machines)
 	}
 	if n := len(w.effects.calls()); n != machines {
 		t.Errorf("%d driver calls until Running", n)
@@ -272,8 +272,8 @@ func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
 	}
 }
 
-// What a Machine does not take from its Node triggers nobody.
-func TestHeartbeatsTriggerNone(t *testing.T) {
+// Changes of a Node that a Machine does not use trigger nothing.
+func TestHeartbeatsTriggerNothing(t *testing.T) {
 	t.Parallel()
 	old := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}}}
 	old.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -311,7 +311,7 @@ func TestHeartbeatsTriggerNone(t *testing.T) {
 	}
 }
 
-func TestOwnStatusTriggersNone(t *testing.T) {
+func TestOwnStatusWritesTriggerNothing(t *testing.T) {
 	t.Parallel()
 	old := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Generation: 1}}
 	now := metav1.Now()
@@ -326,7 +326,7 @@ func TestOwnStatusTriggersNone(t *testing.T) {
 		{"label", func(m *v1beta1.Machine) { m.Labels = map[string]string{"a": ""} }, true},
 		{"deletion", func(m *v1beta1.Machine) { m.DeletionTimestamp = &now }, true},
 		{"finalizer", func(m *v1beta1.Machine) { m.Finalizers = []string{"a"} }, true},
-		{"another one of that name", func(m *v1beta1.Machine) { m.UID = "2" }, true},
+		{"another machine with the same name", func(m *v1beta1.Machine) { m.UID = "2" }, true},
 	} {
 		changed := old.DeepCopy()
 		tc.change(changed)

@@ -7,15 +7,16 @@ import (
 	"sync"
 )
 
-// maxClients bounds Clients: rotated credentials never come back, and must not be kept for ever.
+// maxClients bounds the entries of Clients. Credentials that were rotated are never used again, and their clients must
+// not be kept forever.
 const maxClients = 64
 
-// Clients keeps a driver's clients, one for each set of credentials and scope, so that connections and access tokens
-// serve many calls. It forgets the one that was not used for longest when it has more than 64. The zero value is
-// empty and ready; it is safe for concurrent use.
+// Clients caches a driver's clients, one for each combination of credentials and scope, so that many calls share
+// connections and access tokens. It keeps at most 64 clients and drops the least recently used one. The zero value is
+// an empty cache. Clients is safe for concurrent use.
 type Clients[C any] struct {
 	mu sync.Mutex
-	// entries are in the order of their last use.
+	// entries are sorted by their last use, the least recently used first.
 	entries []clientEntry[C]
 }
 
@@ -24,9 +25,9 @@ type clientEntry[C any] struct {
 	client C
 }
 
-// Get returns the client for the credentials and the scope, which is whatever else clients differ by, such as an
-// endpoint or a subscription. Where there is none it calls newClient, whose errors are passed on and not remembered.
-// Calls at the same time may each make one; all but one of those are dropped.
+// Get returns the client for the credentials and the scope. The scope is anything else by which clients differ, such
+// as an endpoint or a subscription. If there is no client yet, Get calls newClient; it returns errors of newClient and
+// does not cache them. Concurrent calls may each create a client; all of them return the first one that was cached.
 func (c *Clients[C]) Get(credentials Credentials, scope string, newClient func() (C, error)) (C, error) {
 	key := clientKey(credentials, scope)
 	if client, found := c.use(key); found {
@@ -48,8 +49,8 @@ func (c *Clients[C]) Get(credentials Credentials, scope string, newClient func()
 	return client, nil
 }
 
-// Forget drops the client for the credentials and the scope, if there is one: for a cloud that no longer accepts what
-// the client has kept, such as an access token.
+// Forget drops the client for the credentials and the scope, if there is one. Call it when the cloud no longer accepts
+// something that the client has cached, such as an access token.
 func (c *Clients[C]) Forget(credentials Credentials, scope string) {
 	key := clientKey(credentials, scope)
 	c.mu.Lock()
@@ -59,7 +60,7 @@ func (c *Clients[C]) Forget(credentials Credentials, scope string) {
 	}
 }
 
-// use returns a client that is there and makes it the last used.
+// use returns the client of an existing entry and makes the entry the most recently used.
 func (c *Clients[C]) use(key [sha256.Size]byte) (client C, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,11 +77,11 @@ func (c *Clients[C]) index(key [sha256.Size]byte) int {
 	return slices.IndexFunc(c.entries, func(e clientEntry[C]) bool { return e.key == key })
 }
 
-// clientKey is a hash, so that no secret is kept in a second place.
+// clientKey returns a hash, so that the cache does not hold a second copy of a secret.
 func clientKey(credentials Credentials, scope string) (key [sha256.Size]byte) {
 	h := sha256.New()
 	part := func(data []byte) {
-		// With its length, so that no two sets of parts look alike.
+		// The length separates the parts: without it, ("ab", "c") and ("a", "bc") would have the same hash.
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(data))))
 		h.Write(data)
 	}

@@ -11,13 +11,13 @@ import (
 
 type client struct{ number int }
 
-func TestClientsAreSharedByThoseWithTheSameCredentialsAndScope(t *testing.T) {
+func TestClientsAreSharedForTheSameCredentialsAndScope(t *testing.T) {
 	var clients provider.Clients[*client]
-	made := 0
+	created := 0
 	get := func(scope string, data map[string][]byte) *client {
 		c, err := clients.Get(provider.NewCredentials(data), scope, func() (*client, error) {
-			made++
-			return &client{made}, nil
+			created++
+			return &client{created}, nil
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -34,17 +34,17 @@ func TestClientsAreSharedByThoseWithTheSameCredentialsAndScope(t *testing.T) {
 			seen[c] = true
 		}
 	}
-	if made != 5 || len(seen) != 5 {
-		t.Errorf("made %d clients and got %d for 5 kinds of caller", made, len(seen))
+	if created != 5 || len(seen) != 5 {
+		t.Errorf("created %d clients and got %d for 5 combinations of credentials and scope", created, len(seen))
 	}
 }
 
-func TestClientsForgetsTheOneUnusedForLongest(t *testing.T) {
+func TestClientsDropsTheLeastRecentlyUsed(t *testing.T) {
 	var clients provider.Clients[int]
-	made := map[string]int{}
+	created := map[string]int{}
 	get := func(token string) {
 		_, err := clients.Get(provider.NewCredentials(map[string][]byte{"token": []byte(token)}), "", func() (int, error) {
-			made[token]++
+			created[token]++
 			return 0, nil
 		})
 		if err != nil {
@@ -58,12 +58,13 @@ func TestClientsForgetsTheOneUnusedForLongest(t *testing.T) {
 		get("kept")
 	}
 	get("dropped")
-	if made["kept"] != 1 || made["dropped"] != 2 {
-		t.Errorf("made the one in use %d times, the other %d times; want 1 and 2", made["kept"], made["dropped"])
+	if created["kept"] != 1 || created["dropped"] != 2 {
+		t.Errorf("created the used client %d times and the unused one %d times; want 1 and 2", created["kept"],
+			created["dropped"])
 	}
 }
 
-func TestClientsDoesNotRememberErrors(t *testing.T) {
+func TestClientsDoesNotCacheErrors(t *testing.T) {
 	var clients provider.Clients[int]
 	broken := errors.New("no route")
 	if _, err := clients.Get(provider.Credentials{}, "", func() (int, error) {
@@ -76,7 +77,7 @@ func TestClientsDoesNotRememberErrors(t *testing.T) {
 	}
 }
 
-func TestClientsGivesAllThatCallAtOnceTheSame(t *testing.T) {
+func TestClientsGivesConcurrentCallersTheSameClient(t *testing.T) {
 	var clients provider.Clients[*client]
 	const callers = 16
 	got := make([]*client, callers)
@@ -94,13 +95,13 @@ func TestClientsGivesAllThatCallAtOnceTheSame(t *testing.T) {
 	}
 }
 
-func TestAClientThatIsForgottenIsMadeAnew(t *testing.T) {
+func TestClientsCreatesANewClientAfterForget(t *testing.T) {
 	var clients provider.Clients[int]
-	made := 0
+	created := 0
 	get := func(token string) int {
 		n, err := clients.Get(provider.NewCredentials(map[string][]byte{"token": []byte(token)}), "", func() (int, error) {
-			made++
-			return made, nil
+			created++
+			return created, nil
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -111,9 +112,9 @@ func TestAClientThatIsForgottenIsMadeAnew(t *testing.T) {
 	clients.Forget(provider.NewCredentials(map[string][]byte{"token": []byte("a")}), "")
 	clients.Forget(provider.NewCredentials(map[string][]byte{"token": []byte("unknown")}), "")
 	if again := get("a"); again == a {
-		t.Error("a client that was forgotten serves on")
+		t.Error("Get returned a client that was forgotten")
 	}
 	if get("b") != b {
-		t.Error("another one was forgotten as well")
+		t.Error("Forget dropped the client of other credentials")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// goCommand runs the go command in the core module as one who has only that module would.
+// goCommand runs the go command in the core module without the workspace, as a user of only that module does.
 func goCommand(t *testing.T, args ...string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -25,7 +25,7 @@ func goCommand(t *testing.T, args ...string) []string {
 	return strings.Fields(string(out))
 }
 
-// cloudSDKs are the modules of clouds' clients, by how their paths begin.
+// cloudSDKs are prefixes of the module paths of clouds' SDKs.
 var cloudSDKs = []string{
 	"cloud.google.com/go", "google.golang.org/api",
 	"github.com/Azure/azure-sdk-for-go", "github.com/Azure/go-autorest", "github.com/AzureAD/",
@@ -39,27 +39,29 @@ var cloudSDKs = []string{
 	"github.com/nutanix-cloud-native/", "k8s.io/cloud-provider-", "k8s.io/legacy-cloud-providers",
 }
 
-// notSDKs only read where the process runs; telemetry libraries bring them.
+// notSDKs are modules that match a prefix in cloudSDKs and are not SDKs: telemetry libraries use them to detect where
+// the process runs.
 var notSDKs = []string{"cloud.google.com/go/compute/metadata"}
 
-// What counts is what is compiled: the graph of the modules has more, which other modules' optional packages need.
+// The test checks the packages that are compiled. The module graph contains more modules, which optional packages of
+// other modules need.
 func TestTheCoreModuleHasNoCloudSDK(t *testing.T) {
 	root := filepath.Dir(goCommand(t, "env", "GOMOD")[0])
 	modules := goCommand(t, "list", "-C", root, "-deps", "-test", "-f", "{{with .Module}}{{.Path}}{{end}}", "./...")
 	slices.Sort(modules)
 	modules = slices.Compact(modules)
 	if !slices.Contains(modules, "k8s.io/client-go") || len(modules) < 50 {
-		t.Fatalf("the core module is built from %d modules: nothing is tested here", len(modules))
+		t.Fatalf("the core module is built from only %d modules: the test checks nothing", len(modules))
 	}
 	for _, module := range modules {
 		isSDK := slices.ContainsFunc(cloudSDKs, func(sdk string) bool { return strings.HasPrefix(module, sdk) })
 		if isSDK && !slices.Contains(notSDKs, module) {
-			t.Errorf("the core module is built with %s: it belongs into the module of its provider", module)
+			t.Errorf("the core module is built with %s, which belongs in the module of its provider", module)
 		}
 	}
 }
 
-func TestADriverDoesNotInheritTheControllers(t *testing.T) {
+func TestDriversDoNotDependOnControllers(t *testing.T) {
 	for _, dependency := range goCommand(t, "list", "-deps", ".", "./conformance") {
 		for _, heavy := range []string{"machinist.dev/machinist/internal/", "machinist.dev/machinist/api/",
 			"k8s.io/client-go/", "sigs.k8s.io/controller-runtime"} {

@@ -1,22 +1,26 @@
-// Package provider is the contract between Machinist and an infrastructure: the Driver interface that a provider author
-// implements, the requests a driver receives, the Instance it answers with, and the error codes that decide what
-// happens next.
+// Package provider defines the contract between Machinist and a cloud. The author of a provider implements the Driver
+// interface. The package also defines the requests that a driver receives, the Instance that it returns, and the error
+// codes that decide what Machinist does next.
 //
-// A driver translates; it decides nothing. It is stateless between calls (a cache of clients per credential aside), may
-// be called from many goroutines at once, never blocks to wait for the cloud (an operation under way is a state of the
-// Instance, which Machinist checks again), and never retries on its own account beyond what its SDK does within the
-// call's context: backoff, rate limits and retry-after are Machinist's.
+// A driver translates calls; it makes no decisions:
 //
-// Three rules make crashes, lost answers and retries harmless, and every driver has to keep them:
+//   - It keeps no state between calls, except a cache of clients per set of credentials.
+//   - It may be called from many goroutines at once.
+//   - It never blocks to wait for an operation of the cloud. An operation in progress is a state of the Instance, which
+//     Machinist checks again later.
+//   - It never retries on its own, except for what its SDK does within the call's context. Machinist is responsible for
+//     backoff and rate limits, and it honours RetryAfter.
 //
-//   - Create is idempotent by CreateRequest.Token, and an instance that already carries CreateRequest.Machine.UID as
-//     its tag is returned instead of making another.
-//   - What Create makes is tagged with CreateRequest.Tags in the same call that makes it, so that List and Get find it
-//     even when the answer was lost.
-//   - Delete reports Gone only when nothing of the instance is left that costs money or blocks a name: disks, network
-//     interfaces and addresses included.
+// Every driver must follow three rules, which make crashes, lost answers and retries harmless:
 //
-// The package depends on the standard library and Kubernetes' api and apimachinery only, so that a driver does not
-// inherit Machinist's controllers. Package conformance, below this one, proves a driver right. A provider's main
-// calls package app, beside it.
+//   - Create is idempotent by CreateRequest.Token. If an instance already carries CreateRequest.Machine.UID as its tag,
+//     Create returns that instance and does not create another one.
+//   - Create sets CreateRequest.Tags in the same call that creates the instance, so that List and Get find the instance
+//     even if the answer of that call was lost.
+//   - Delete reports Gone only when nothing of the instance is left that costs money or blocks a name. This includes
+//     disks, network interfaces and addresses.
+//
+// The package depends only on the standard library and on k8s.io/api and k8s.io/apimachinery, so that a driver does not
+// inherit the dependencies of Machinist's controllers. Package conformance tests whether a driver follows the contract.
+// Package app is the process around a driver: the main function of a provider calls app.Main.
 package provider

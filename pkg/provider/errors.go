@@ -7,48 +7,52 @@ import (
 	"time"
 )
 
-// Code is a canonical error code, named as in gRPC. It decides what Machinist does next; see the comments.
+// Code is an error code with the meaning that it has in gRPC. It decides what Machinist does next.
 type Code string
 
 const (
-	// OK is no error.
+	// OK means that there is no error.
 	OK Code = "OK"
-	// InvalidArgument: the specification is wrong. Retried from ten to thirty minutes, and when spec, class or a Secret
-	// changes.
+	// InvalidArgument: the specification is wrong. Machinist retries after 10 to 30 minutes, and at once when the
+	// specification, the class or a Secret changes.
 	InvalidArgument Code = "InvalidArgument"
-	// FailedPrecondition: the specification is right but cannot be served as things are (an image that does not exist,
-	// a policy, tags of somebody else). Treated like InvalidArgument: people may mend it at the cloud.
+	// FailedPrecondition: the specification is well-formed, but cannot be served now, because an image does not exist, a
+	// policy forbids it, or the instance carries the tags of another owner. Machinist retries as for InvalidArgument,
+	// because an administrator may fix the cause in the cloud.
 	FailedPrecondition Code = "FailedPrecondition"
-	// NotFound: the cloud answered and has no such instance. What follows is said at Driver.Get.
+	// NotFound: the cloud answered and has no such instance. Driver.Get describes what Machinist concludes from it.
 	NotFound Code = "NotFound"
 	// AlreadyExists: the token or name was used with other parameters. Machinist looks the instance up by UID.
 	AlreadyExists Code = "AlreadyExists"
-	// ResourceExhausted: no quota, no capacity. Retried slowly, from one to ten minutes.
+	// ResourceExhausted: there is no quota or no capacity. Machinist retries after 1 to 10 minutes.
 	ResourceExhausted Code = "ResourceExhausted"
-	// Unauthenticated: the cloud does not accept the credentials. Retried slowly, and when the Secret changes.
+	// Unauthenticated: the cloud does not accept the credentials. Machinist retries after 30 seconds to 10 minutes, and at
+	// once when the Secret changes.
 	Unauthenticated Code = "Unauthenticated"
-	// PermissionDenied: the credentials may not do this. As Unauthenticated.
+	// PermissionDenied: the credentials do not allow the call. Machinist retries as for Unauthenticated.
 	PermissionDenied Code = "PermissionDenied"
-	// Throttled: too many calls. Retried after Error.RetryAfter, with backoff. It did not take effect.
+	// Throttled: there were too many calls. The call did not take effect. Machinist retries after Error.RetryAfter, or
+	// with backoff.
 	Throttled Code = "Throttled"
-	// Unavailable: the cloud could not be reached or is failing. The call may have taken effect.
+	// Unavailable: the cloud could not be reached, or is failing. The call may have taken effect. Machinist retries.
 	Unavailable Code = "Unavailable"
-	// DeadlineExceeded: no answer in time. The call may have taken effect.
+	// DeadlineExceeded: there was no answer in time. The call may have taken effect. Machinist retries.
 	DeadlineExceeded Code = "DeadlineExceeded"
-	// Aborted: a conflict with another operation. Retried. The call may have taken effect.
+	// Aborted: the call conflicted with another operation. The call may have taken effect. Machinist retries.
 	Aborted Code = "Aborted"
-	// Canceled: the caller went away. The call may have taken effect.
+	// Canceled: the caller canceled the context. The call may have taken effect. Machinist retries.
 	Canceled Code = "Canceled"
-	// Unimplemented: the driver cannot do this at all. Not retried until spec, class or a Secret changes.
+	// Unimplemented: the driver cannot do this at all. Machinist retries only when the specification, the class or a
+	// Secret changes.
 	Unimplemented Code = "Unimplemented"
-	// Internal: the cloud or the driver is broken. Retried. The call may have taken effect.
+	// Internal: the cloud or the driver has a bug. The call may have taken effect. Machinist retries.
 	Internal Code = "Internal"
-	// Unknown: an error without a code. Retried. The call may have taken effect.
+	// Unknown: the error has no code. The call may have taken effect. Machinist retries.
 	Unknown Code = "Unknown"
 )
 
-// Terminal reports whether trying again soon is pointless: what was asked for is refused, and only a change of it or,
-// of InvalidArgument and FailedPrecondition, of the things at the cloud has another outcome.
+// Terminal reports whether a retry soon would have the same result. The outcome changes only if the request changes or,
+// after InvalidArgument and FailedPrecondition, if something in the cloud changes.
 func (c Code) Terminal() bool {
 	return c == InvalidArgument || c == FailedPrecondition || c == Unimplemented
 }
@@ -62,20 +66,22 @@ func (c Code) Ambiguous() bool {
 	return false
 }
 
-// Error is an error with a code. Message is shown to users in conditions and events.
+// Error is an error with a code. Machinist shows Message to users in conditions and events.
 type Error struct {
 	Code    Code
 	Message string
-	// Field is the path below providerSpec that an InvalidArgument or FailedPrecondition is about; empty when it is about
-	// none.
+	// Field is the path below providerSpec of the field that an InvalidArgument or FailedPrecondition is about. It is
+	// empty if the error is not about one field.
 	Field string
+	// RetryAfter is the minimum time to wait before the next call, as requested by the cloud. Zero means that the cloud
+	// requested none.
 	// RetryAfter is the least time to wait that the cloud asked for; zero when it did not.
 	RetryAfter time.Duration
-	// Cause is kept for errors.Is and errors.As; it is not shown.
+	// Cause is the wrapped error, for errors.Is and errors.As. It is not shown to users.
 	Cause error
 }
 
-// Error returns "Code: field: message".
+// Error returns "Code: providerSpec.field: message", or "Code: message" if the error is not about a field.
 func (e *Error) Error() string {
 	if e.Field != "" {
 		return fmt.Sprintf("%s: providerSpec.%s: %s", e.Code, e.Field, e.Message)
@@ -83,24 +89,25 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s", e.Code, e.Message)
 }
 
-// Unwrap returns the cause.
+// Unwrap returns Cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errorf returns an *Error with a formatted message. A %w verb sets the cause.
+// Errorf returns an *Error with a formatted message. The verb %w also sets Cause.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
 }
 
-// InvalidField returns an InvalidArgument about one field of providerSpec, path as in "disk.sizeGiB".
+// InvalidField returns an InvalidArgument error about one field. The path is relative to providerSpec, as in
+// "disk.sizeGiB".
 func InvalidField(path, format string, args ...any) *Error {
 	e := Errorf(InvalidArgument, format, args...)
 	e.Field = path
 	return e
 }
 
-// CodeOf returns the code of an error: OK for nil, that of the *Error in its chain, DeadlineExceeded or Canceled for a
-// bare context error, else Unknown.
+// CodeOf returns the code of an error. It is OK for nil, the code of the *Error in the error's chain if there is one,
+// DeadlineExceeded or Canceled for a bare context error, and Unknown otherwise.
 func CodeOf(err error) Code {
 	if err == nil {
 		return OK
@@ -117,11 +124,12 @@ func CodeOf(err error) Code {
 	return Unknown
 }
 
-// maxRetryAfter is how long a cloud can have a call wait. An answer that asks for days must not stop the deletion of an
-// instance for days.
+// maxRetryAfter limits the wait that a cloud can request. A response that asks for days must not stop the deletion of
+// an instance for days.
 const maxRetryAfter = 10 * time.Minute
 
-// RetryAfter returns the least time to wait that the error asks for, 10 minutes at most, or zero.
+// RetryAfter returns the minimum time to wait that the error requests, at most 10 minutes. It is zero if the error
+// requests none.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return min(max(e.RetryAfter, 0), maxRetryAfter)
@@ -129,5 +137,5 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// IsNotFound reports whether the cloud answered that there is no such instance.
+// IsNotFound reports whether err means that the cloud answered and has no such instance.
 func IsNotFound(err error) bool { return CodeOf(err) == NotFound }

@@ -6,48 +6,49 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Importer is implemented by drivers that take over the instances of other systems. Without it a Migration of the
-// provider is blocked.
+// Importer is implemented by drivers that can take over the instances of other machine controllers. Without it, a
+// Migration of the provider is blocked.
 //
-// All methods can be repeated. Those that change an instance guard against a change in between, as by an ETag.
+// All methods are idempotent. Those that change an instance guard against concurrent changes, for example with an ETag.
 type Importer interface {
-	// Locate returns the instances that the old system has made with one description and account. It lists by what the
-	// old system left at the cloud: tags, names, or both. It returns those of other clusters of the same old system as
-	// well where nothing at the cloud distinguishes them; the caller takes only those that an old Machine names.
+	// Locate returns the instances that the old system created from one description in one account. It finds them by what
+	// the old system left in the cloud: tags, names, or both. If nothing in the cloud distinguishes them, it also returns
+	// instances of other clusters of the same old system. The caller uses only those that an old Machine names.
 	Locate(ctx context.Context, req LocateRequest) ([]Located, error)
 
-	// Import translates a description of the old system into a providerSpec that Validate accepts, with all that the
-	// running instance has. It makes no call to the cloud. What cannot be translated is a Finding with the path of the old
-	// field, never left out silently: the driver reports every field that it does not know. InvalidArgument means that
-	// the description cannot be read at all.
+	// Import translates a description of the old system into a providerSpec that Validate accepts and that matches the
+	// running instance. It makes no call to the cloud. For everything that it cannot translate, it returns a Finding with
+	// the path of the old field, and it reports every field that it does not know. It never omits a field silently. It
+	// returns InvalidArgument if it cannot read the description at all.
 	Import(ctx context.Context, req ImportRequest) (Imported, error)
 
-	// Release removes, from an instance of the Machine's and from its parts, the tags by which the old system would
-	// collect it. All other tags stay. It fails with FailedPrecondition when the instance does not carry the tags of
-	// the cluster and the Machine, with NotFound when there is no such instance, and succeeds when there is nothing to
-	// remove.
+	// Release removes the tags by which the old system would delete the instance as its own. It removes them from the
+	// instance of the Machine and from its parts, and keeps all other tags. It fails with FailedPrecondition if the
+	// instance does not carry the tags of the cluster and the Machine, and with NotFound if there is no such instance. It
+	// succeeds if there is nothing to remove.
 	Release(ctx context.Context, req ReleaseRequest) error
 
-	// Disown removes Machinist's tags, and nothing else, from an instance that carries exactly those of the cluster and
-	// the Machine: the instance is as it was before Adopt. An instance without our tags, or none at all, is success;
-	// one with the tags of another cluster or Machine is FailedPrecondition.
+	// Disown removes Machinist's tags, and nothing else, so that the instance is as it was before Adopt. It removes them
+	// only if the instance carries exactly those of the cluster and the Machine. It succeeds if the instance has no tags
+	// of Machinist or does not exist. It fails with FailedPrecondition if the instance has the tags of another cluster or
+	// Machine.
 	Disown(ctx context.Context, req DisownRequest) error
 }
 
-// The systems that fleets are taken over from, named by the API group of their machines.
+// The systems that fleets can be taken over from, each named by the API group of its machines.
 const (
 	// SourceMachineK8s and SourceMachinesK8s have cluster-scoped Machines only.
 	SourceMachineK8s  = "machine.k8s.io"
 	SourceMachinesK8s = "machines.k8s.io"
-	// SourceClusterK8s has Machines, MachineSets and MachineDeployments with an opaque providerSpec.
+	// SourceClusterK8s has Machines, MachineSets and MachineDeployments, whose providerSpec is opaque.
 	SourceClusterK8s = "cluster.k8s.io"
-	// SourceGardener has the same with MachineClasses.
+	// SourceGardener has Machines, MachineSets, MachineDeployments and MachineClasses.
 	SourceGardener = "machine.sapcloud.io"
 	// SourceOpenShift has Machines, MachineSets and MachineHealthChecks.
 	SourceOpenShift = "machine.openshift.io"
 )
 
-// Sources are all of them.
+// Sources returns all systems that fleets can be taken over from.
 func Sources() []string {
 	return []string{SourceMachineK8s, SourceMachinesK8s, SourceClusterK8s, SourceGardener, SourceOpenShift}
 }
@@ -56,93 +57,99 @@ func Sources() []string {
 type Legacy struct {
 	// Source is the API group of the old system, such as SourceGardener.
 	Source string
-	// Provider is the old system's name of the cloud as written there, such as "azure" or "Azure". A kind such as
-	// AzureMachineProviderSpec where the system has no other name for it.
+	// Provider is the old system's name of the cloud as written in the description, such as "azure" or "Azure". If the
+	// system has no such name, it is the kind of the description, such as AzureMachineProviderSpec.
 	Provider string
-	// Spec is the part of the old object that describes the instance, as JSON: cloudProviderSpec with every reference to
-	// a Secret or ConfigMap replaced by its value (machine.k8s.io, machines.k8s.io, cluster.k8s.io), providerSpec of the
-	// MachineClass (machine.sapcloud.io), providerSpec.value (machine.openshift.io). It may hold secrets.
+	// Spec is the part of the old object that describes the instance, as JSON. It may contain secrets. The systems have it
+	// in different fields:
 	//
-	// The SSH public keys, a list of strings that is beside cloudProviderSpec in the old object, are in it by the key
-	// sshPublicKeys. A description of cluster.k8s.io that has a kind instead of a cloudProvider is there as a whole.
+	//   - machine.k8s.io, machines.k8s.io, cluster.k8s.io: cloudProviderSpec, in which every reference to a Secret or
+	//     ConfigMap is replaced by its value. The key sshPublicKeys, a list of strings, is added: the old object has the
+	//     SSH public keys next to cloudProviderSpec. A description of cluster.k8s.io that has a kind instead of a
+	//     cloudProvider is given as a whole.
+	//   - machine.sapcloud.io: providerSpec of the MachineClass.
+	//   - machine.openshift.io: providerSpec.value.
 	Spec Secret
-	// Credentials are the entries of the old system's Secret, by its keys.
+	// Credentials are the entries of the old system's Secret, under that system's keys.
 	Credentials Credentials
 }
 
-// LocateRequest asks for the instances of one old description.
+// LocateRequest asks for the instances that were created from one old description.
 type LocateRequest struct {
 	Legacy Legacy
 }
 
-// Located is an instance that an old system has made.
+// Located is an instance that an old system created.
 type Located struct {
-	// Instance is what the cloud says, with the provider ID as Machinist spells it.
+	// Instance is the instance as the cloud reports it. Its provider ID has the same spelling as in Driver.Get.
 	Instance Instance
-	// Machine is the name of the old Machine, from a tag or from the instance's name; MachineUID its UID where the old
-	// system tags it. Empty where nothing tells.
+	// Machine is the name of the old Machine, from a tag or from the instance's name. MachineUID is its UID, if the old
+	// system sets it as a tag. Both are empty if they are unknown.
 	Machine    string
 	MachineUID types.UID
-	// Collected reports whether the instance or a part of it carries tags by which the old system would collect it.
+	// Collected reports whether the instance or one of its parts carries tags by which the old system would delete it.
 	Collected bool
-	// Facts is what Import needs to know of the instance, opaque to the caller; at most 8 KiB, no secrets.
+	// Facts is what Import needs to know about the instance. It is opaque to the caller, at most 8 KiB, and contains no
+	// secrets.
 	Facts []byte
 }
 
 // ImportRequest asks for the translation of one old description.
 type ImportRequest struct {
 	Legacy Legacy
-	// Facts are those of one instance of that description; empty when there is none.
+	// Facts are the facts about one instance of the description. They are empty if there is no instance.
 	Facts []byte
 }
 
-// Imported is a description in Machinist's terms.
+// Imported is an old description, translated for Machinist.
 type Imported struct {
-	// Spec is the providerSpec, JSON with its apiVersion and kind.
+	// Spec is the providerSpec, as JSON with apiVersion and kind.
 	Spec []byte
-	// Credentials are the entries of the credentials Secret that Machinist's classes need, by Machinist's keys. Nil: none.
+	// Credentials are the entries of the Secret that Machinist's class needs, under the keys that the driver expects. Nil
+	// means that the class needs no Secret.
 	Credentials map[string][]byte
-	// Findings are what a person has to know, or to decide.
+	// Findings are what an administrator must know or decide.
 	Findings []Finding
 }
 
-// FindingLevel says what a Finding means for a migration.
+// FindingLevel is the effect that a Finding has on a migration.
 type FindingLevel string
 
 const (
-	// FindingBlocker: the migration cannot begin. Imported.Spec then has all that could be translated.
+	// FindingBlocker: the migration cannot begin. Imported.Spec contains everything that could be translated.
 	FindingBlocker FindingLevel = "Blocker"
-	// FindingLoss: something of the old system does not come over. A person has to accept it.
+	// FindingLoss: the migration would lose something of the old system. An administrator must accept it.
 	FindingLoss FindingLevel = "Loss"
-	// FindingNote: something is different afterwards; nobody has to decide.
+	// FindingNote: something will differ after the migration. An administrator does not have to accept it.
 	FindingNote FindingLevel = "Note"
 )
 
-// Codes that all drivers use. Others are the driver's own.
+// Finding codes that all drivers use. A driver can define others.
 const (
-	// FindingUnknownField: a Loss, the driver does not know the field.
+	// FindingUnknownField is the code of a Loss: the driver does not know the field.
 	FindingUnknownField = "UnknownField"
-	// FindingRequiredField: a Blocker, the description lacks what providerSpec needs. It is settled when an override of
-	// the converted class gives it, so that Validate accepts the result.
+	// FindingRequiredField is the code of a Blocker: the description lacks something that providerSpec needs. It no longer
+	// blocks the migration when an override of the converted class adds it, so that Validate accepts the result.
 	FindingRequiredField = "RequiredField"
-	// FindingInvalidField: a Blocker, the value is of a type or form that the driver cannot translate. It is settled as
-	// FindingRequiredField is.
+	// FindingInvalidField is the code of a Blocker: the driver cannot translate the type or the form of the value. An
+	// override removes it as for FindingRequiredField.
 	FindingInvalidField = "InvalidField"
 )
 
-// Finding is what a person has to know about the translation of a field.
+// Finding reports a problem or a difference in the translation of one field.
 type Finding struct {
 	Level FindingLevel
-	// Code names what was found, in CamelCase, such as UnknownField. A person accepts losses by it.
+	// Code is the kind of the finding in CamelCase, such as UnknownField. An administrator accepts losses by their codes.
 	Code string
-	// Path is that of the old field, such as spec.providerSpec.value.diskType; below the description in what a driver
-	// returns.
+	// Path is the path of the old field, such as spec.providerSpec.value.diskType. A driver returns it relative to the
+	// description.
 	Path string
-	// Message says what it means and what to do. No secrets, and no value of a field that may hold one.
+	// Message explains what the finding means and what to do. It contains no secrets and no value of a field that may hold
+	// one.
 	Message string
 }
 
-// ReleaseRequest asks to remove an old system's tags.
+// ReleaseRequest asks to remove an old system's tags from an instance.
 type ReleaseRequest struct {
 	Machine    Machine
 	Class      Class
@@ -153,7 +160,7 @@ type ReleaseRequest struct {
 	Source string
 }
 
-// DisownRequest asks to remove Machinist's tags.
+// DisownRequest asks to remove Machinist's tags from an instance.
 type DisownRequest struct {
 	Machine    Machine
 	Class      Class

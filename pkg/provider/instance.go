@@ -7,39 +7,40 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// InstanceState is the life of an instance as far as Machinist needs it.
+// InstanceState is the state of an instance.
 type InstanceState string
 
 const (
-	// StatePending: accepted by the cloud, not booted.
+	// StatePending: the cloud has accepted the instance, which has not booted yet.
 	StatePending InstanceState = "Pending"
-	// StateRunning: powered on. Says nothing about the node.
+	// StateRunning: the instance is powered on. The state does not depend on the node.
 	StateRunning InstanceState = "Running"
-	// StateStopped: exists but does not run, and will not by itself.
+	// StateStopped: the instance exists, but does not run, and will not start automatically.
 	StateStopped InstanceState = "Stopped"
-	// StateTerminating: being removed.
+	// StateTerminating: the instance is being deleted.
 	StateTerminating InstanceState = "Terminating"
-	// StateFailed: the cloud gave up on it before it ever ran; it will never run, but must still be removed. An instance
-	// that ran, and of which a later operation failed, is what its power says: StateRunning or StateStopped.
+	// StateFailed: the creation failed before the instance ever ran. The instance will never run, but must still be
+	// deleted. If an instance ran before and a later operation on it failed, its state follows from its power state:
+	// StateRunning or StateStopped.
 	StateFailed InstanceState = "Failed"
 )
 
-// Instance is what a provider knows about one machine of its infrastructure.
+// Instance is an instance as the cloud reports it.
 type Instance struct {
-	// ProviderID is equal, byte for byte, to what the node will carry in spec.providerID; its last "/" segment is unique
-	// among all instances of the provider. It is a URL such as "azure:///…/vm-1" without white space, at most 1 KiB long,
-	// and never changes.
+	// ProviderID is equal, byte for byte, to spec.providerID of the Node. It is a URL such as "azure:///…/vm-1" without
+	// white space, at most 1 KiB long, and never changes. Its last segment, after the last "/", is unique among all
+	// instances of the provider.
 	ProviderID string
 	State      InstanceState
-	// StateMessage says why, when the cloud tells; no secrets.
+	// StateMessage is the reason for the state, if the cloud reports one. It contains no secrets.
 	StateMessage string
-	// StateCode is what a Create that failed for the same reason as a StateFailed instance would have answered, where the
-	// cloud tells; else it is empty. With ResourceExhausted the failure is the late answer to Create: Machinist removes
-	// the instance and creates another one for the same machine, as slowly as after such a Create. With any other code,
-	// and without one, the machine is Failed.
+	// StateCode belongs to StateFailed: it is the code with which Create would have failed for the same reason. It is
+	// empty if the cloud does not report the reason. After ResourceExhausted, Machinist deletes the instance and creates
+	// another one for the same machine, with the backoff that follows such an answer to Create. After any other code, or
+	// without one, the machine becomes Failed.
 	StateCode Code
-	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain; empty when it cannot be
-	// known.
+	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain. It is empty if the driver
+	// cannot know it.
 	NodeName  string
 	Addresses []corev1.NodeAddress
 
@@ -47,24 +48,27 @@ type Instance struct {
 	Type   string
 	Region string
 	Zone   string
-	// LaunchTime is when the cloud accepted the instance; zero when it does not tell.
+	// LaunchTime is when the cloud accepted the instance. It is zero if the cloud does not report it.
 	LaunchTime time.Time
 
-	// ClusterID, MachineUID and MachineKey (namespace/name) are read from the tags; empty where a tag is missing.
+	// ClusterID, MachineUID and MachineKey (namespace/name) are the values of the tags. A field is empty if its tag is
+	// missing.
 	ClusterID  string
 	MachineUID types.UID
 	MachineKey string
 
-	// Scope is an opaque locator of at most 1 KiB without secrets, whatever the driver needs beside ProviderID to find
-	// and delete the instance when the class is gone. It is recorded and handed back.
+	// Scope is an opaque locator of at most 1 KiB without secrets. It contains everything that the driver needs, in
+	// addition to ProviderID, to find and delete the instance when the class no longer exists. Machinist records it and
+	// passes it to later calls.
 	Scope string
 }
 
-// OwnedBy returns nil if the instance carries the tags of the cluster and of the machine's UID, else
-// FailedPrecondition: it must not be changed then. An instance without one of the tags has no owner that is known.
+// OwnedBy returns nil if the instance carries the tags of the cluster and of the machine's UID. Otherwise it returns
+// FailedPrecondition, and the driver must not change the instance. An instance that lacks one of the tags has no known
+// owner. OwnedBy returns InvalidArgument if clusterID or m.UID is empty.
 func (in *Instance) OwnedBy(clusterID string, m Machine) error {
 	if clusterID == "" || m.UID == "" {
-		return Errorf(InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty", clusterID, m.UID,
+		return Errorf(InvalidArgument, "cluster ID %q or UID %q of machine %s/%s is empty", clusterID, m.UID,
 			m.Namespace, m.Name)
 	}
 	if in.ClusterID != clusterID || in.MachineUID != m.UID {
@@ -75,15 +79,17 @@ func (in *Instance) OwnedBy(clusterID string, m Machine) error {
 	return nil
 }
 
-// Leftover is a part of a machine, such as a disk, a network interface or an address, that belongs to no instance: a
-// Create was cut short, or the instance was removed and the part stayed.
+// Leftover is a part of a machine that belongs to no instance, such as a disk, a network interface or an address. Parts
+// are left over if Create was interrupted, or if the instance was deleted without the part.
 type Leftover struct {
-	// ID is the provider's name of the part, for people: unique among all parts, the same in every list, at most 1 KiB.
+	// ID is the cloud's name of the part, for display. It is unique among all parts, the same in every list, and at most
+	// 1 KiB long.
 	ID string
-	// LaunchTime is when the part was made; zero when the cloud does not tell.
+	// LaunchTime is when the part was created. It is zero if the cloud does not report it.
 	LaunchTime time.Time
 
-	// ClusterID, MachineUID and MachineKey (namespace/name) are read from the part's tags; empty where a tag is missing.
+	// ClusterID, MachineUID and MachineKey (namespace/name) are the values of the part's tags. A field is empty if its tag
+	// is missing.
 	ClusterID  string
 	MachineUID types.UID
 	MachineKey string

@@ -5,39 +5,42 @@ import (
 	"time"
 )
 
-// Interrupter is implemented by drivers of clouds that tell, in one call for many instances, which of them they are
-// about to take away. Machinist then asks every few seconds, for each scope in which it has machines: the only calls
-// that a fleet that is settled costs beside the search for orphans. Where only the instance itself is reported, as by a
-// metadata service, a termination handler on the node is what shows it to Machinist, and this is not needed.
+// Interrupter is implemented by drivers whose cloud lists, in one call for many instances, which of them it is about to
+// reclaim. Machinist calls Interruptions every few seconds for each scope in which it has machines. Apart from the
+// search for orphans, these are the only calls that a settled fleet causes.
+//
+// A driver does not need Interrupter if the cloud announces the interruption only to the instance itself, for example
+// through a metadata service. In this case, a termination handler on the node reports it to Machinist.
 type Interrupter interface {
-	// Interruptions returns the instances in the scope of the request's credentials and providerSpec whose end was
-	// announced and has not been withdrawn. Those of other clusters may be among them. It should list what ends within
-	// minutes: what is planned for later is taken no notice of until then.
+	// Interruptions returns the instances, in the scope of the request's credentials and providerSpec, whose interruption
+	// was announced and has not been withdrawn. The result may include instances of other clusters. It should contain the
+	// interruptions of the next minutes: Machinist ignores an interruption that is further ahead until then.
 	Interruptions(ctx context.Context, req InterruptionsRequest) ([]Interruption, error)
 }
 
-// InterruptionsRequest asks which instances are about to be removed. Two classes for which ListScope names the same are
-// asked about in one request.
+// InterruptionsRequest asks which instances the cloud is about to reclaim. Machinist sends one request for all classes
+// for which ListScope returns the same name.
 type InterruptionsRequest struct {
 	Class     Class
 	ClusterID string
 }
 
-// Interruption is the announced end of one instance.
+// Interruption announces that the cloud will reclaim one instance.
 type Interruption struct {
-	// ProviderID of the instance.
+	// ProviderID identifies the instance.
 	ProviderID string
-	// At is when it is removed; zero when the cloud does not tell: then within half a minute.
+	// At is when the cloud reclaims the instance. Zero means that the cloud does not report the time; Machinist then
+	// assumes 30 seconds.
 	At     time.Time
 	Reason InterruptionReason
 }
 
-// InterruptionReason is why an instance is removed.
+// InterruptionReason is the reason for an interruption.
 type InterruptionReason string
 
 const (
-	// Preemption: the cloud takes a spot or preemptible instance back.
+	// Preemption: the cloud reclaims a spot or preemptible instance.
 	Preemption InterruptionReason = "Preemption"
-	// Termination: anything else, such as a scaling group that shrinks or a host that is retired. It is the default.
+	// Termination: any other reason, such as a scaling group that shrinks or a host that is retired. It is the default.
 	Termination InterruptionReason = "Termination"
 )

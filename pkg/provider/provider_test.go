@@ -73,7 +73,7 @@ func TestSecretsNeverPrint(t *testing.T) {
 	slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "req", req, "secret", req.UserData, "cred", req.Class.Credentials)
 	for _, form := range []string{hidden, fmt.Sprintf("%x", hidden), "aHVudGVyMg", fmt.Sprint([]byte(hidden))} {
 		if strings.Contains(out.String(), form) {
-			t.Errorf("the secret got out as %q in:\n%s", form, out.String())
+			t.Errorf("the secret was printed as %q in:\n%s", form, out.String())
 		}
 	}
 	if got := string(req.UserData.Reveal()); got != hidden {
@@ -81,7 +81,7 @@ func TestSecretsNeverPrint(t *testing.T) {
 	}
 }
 
-func TestOwnedByAsksForBothTags(t *testing.T) {
+func TestOwnedByNeedsBothTags(t *testing.T) {
 	m := provider.Machine{Namespace: "ns", Name: "a", UID: "uid-a"}
 	for _, tc := range []struct {
 		name, cluster string
@@ -93,7 +93,7 @@ func TestOwnedByAsksForBothTags(t *testing.T) {
 		{"another machine", "c", provider.Instance{ClusterID: "c", MachineUID: "uid-b"}, provider.FailedPrecondition},
 		{"no cluster", "c", provider.Instance{MachineUID: "uid-a"}, provider.FailedPrecondition},
 		{"no machine", "c", provider.Instance{ClusterID: "c"}, provider.FailedPrecondition},
-		{"nobody asks", "", provider.Instance{MachineUID: "uid-a"}, provider.InvalidArgument},
+		{"no cluster in the request", "", provider.Instance{MachineUID: "uid-a"}, provider.InvalidArgument},
 	} {
 		if err := tc.in.OwnedBy(tc.cluster, m); provider.CodeOf(err) != tc.want {
 			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)

@@ -5,49 +5,49 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Tags that every instance of Machinist's carries at the provider. A cloud that restricts the form of tag names may
-// spell them otherwise, as long as Create, Get and List agree.
+// Names of the tags that every instance of Machinist carries in the cloud. If a cloud restricts the form of tag names,
+// the driver may spell them in another way, as long as Create, Get and List agree.
 const (
-	// TagCluster holds the cluster id of the installation that owns the instance.
+	// TagCluster holds the cluster ID of the installation that owns the instance.
 	TagCluster = "machinist-cluster"
-	// TagMachineUID holds the UID of the Machine, the identity by which a lost instance is found again.
+	// TagMachineUID holds the UID of the Machine, by which Machinist finds an instance again.
 	TagMachineUID = "machinist-machine-uid"
-	// TagMachine holds namespace/name of the Machine, for people.
+	// TagMachine holds namespace/name of the Machine, for display.
 	TagMachine = "machinist-machine"
 )
 
-// Machine names the Machine object for which a call is made.
+// Machine identifies the Machine object for which a call is made.
 type Machine struct {
 	Namespace string
 	Name      string
 	UID       types.UID
 }
 
-// Class is what describes an instance to make, whether it came from a MachineClass or inline from the Machine.
+// Class describes how an instance is created. It comes from a MachineClass or from the Machine itself.
 type Class struct {
-	// Spec is the providerSpec, raw JSON, as the user wrote it: hostile until the driver has parsed it strictly. It is
-	// empty in a GetRequest or DeleteRequest when the class is gone.
+	// Spec is the providerSpec as raw JSON, exactly as the user wrote it. Treat it as hostile until the driver has parsed
+	// it strictly. It is empty in a GetRequest or DeleteRequest if the class no longer exists.
 	Spec []byte
-	// Credentials are those of the Secret that the class refers to; empty when it refers to none.
+	// Credentials are the contents of the Secret that the class refers to. They are empty if it refers to none.
 	Credentials Credentials
 }
 
-// ValidateRequest asks whether a class can be served.
+// ValidateRequest asks whether the driver can serve a class.
 type ValidateRequest struct {
 	Class Class
 }
 
-// CapacityRequest asks what a node of the class will offer.
+// CapacityRequest asks which resources and labels a node of the class will have.
 type CapacityRequest struct {
 	Class Class
 }
 
 // Capacity describes a node before it exists.
 type Capacity struct {
-	// Resources are the node's allocatable resources as far as known.
+	// Resources are the node's allocatable resources, as far as they are known.
 	Resources corev1.ResourceList
-	// InstanceType, Region, Zone, Architecture (amd64, arm64, …) and OperatingSystem (linux, …) are those that the node's
-	// well-known labels will show.
+	// InstanceType, Region, Zone, Architecture (amd64, arm64, …) and OperatingSystem (linux, …) are the values of the
+	// node's well-known labels.
 	InstanceType    string
 	Region          string
 	Zone            string
@@ -59,15 +59,16 @@ type Capacity struct {
 type CreateRequest struct {
 	Machine Machine
 	Class   Class
-	// ClusterID identifies the installation; it is also in Tags.
+	// ClusterID identifies the installation. It is also in Tags.
 	ClusterID string
-	// Token makes the request idempotent at the cloud: equal for every retry of one attempt, "<uid>-<attempt>".
+	// Token makes the request idempotent in the cloud: it is the same for every retry of one attempt, and has the form
+	// "<uid>-<attempt>".
 	Token string
 	// Tags must be on the instance from its first moment.
 	Tags map[string]string
-	// UserData is the rendered bootstrap data, byte-identical for every retry of one attempt. It holds secrets.
+	// UserData is the rendered bootstrap data, byte-identical for every retry of one attempt. It contains secrets.
 	UserData Secret
-	// Version is the kubelet version wanted, "v1.36.3"; empty when the user left it to the image.
+	// Version is the requested kubelet version, such as "v1.36.3". It is empty if the image determines the version.
 	Version string
 }
 
@@ -76,13 +77,14 @@ type GetRequest struct {
 	Machine   Machine
 	Class     Class
 	ClusterID string
-	// ProviderID identifies the instance; empty: look it up by the tags for ClusterID and Machine.UID.
+	// ProviderID identifies the instance. If it is empty, Get finds the instance by the tags for ClusterID and
+	// Machine.UID.
 	ProviderID string
-	// Scope is the locator that the driver gave with the Instance; empty when none was recorded.
+	// Scope is the locator from Instance.Scope. It is empty if none was recorded.
 	Scope string
 }
 
-// UpdateRequest asks to bring a running instance to another specification.
+// UpdateRequest asks to change a running instance so that it matches another specification.
 type UpdateRequest struct {
 	Machine    Machine
 	Class      Class
@@ -90,11 +92,11 @@ type UpdateRequest struct {
 	ProviderID string
 	Scope      string
 	Version    string
-	// NodeVersion is the kubelet version that the node reports, empty where there is none. Where an agent on the node
-	// changes it (UpdateByAgent) the cloud may know of another one.
+	// NodeVersion is the kubelet version that the Node reports. It is empty if there is no Node. If an agent on the node
+	// changes the version (UpdateByAgent), the cloud may report another one.
 	NodeVersion string
-	// Drained is true when the node was cordoned and drained for this update. A driver that needs the drain and sees
-	// false answers UpdateNeedsDrain.
+	// Drained reports whether the node was cordoned and drained for this update. A driver that needs the drain answers
+	// UpdateNeedsDrain while Drained is false.
 	Drained bool
 }
 
@@ -102,92 +104,95 @@ type UpdateRequest struct {
 type UpdateOutcome string
 
 const (
-	// UpdateDone: the instance is as wanted.
+	// UpdateDone: the instance matches the specification.
 	UpdateDone UpdateOutcome = "Done"
-	// UpdateInProgress: the cloud is running; Update is called again.
+	// UpdateInProgress: the cloud is changing the instance. Machinist calls Update again.
 	UpdateInProgress UpdateOutcome = "InProgress"
-	// UpdateNeedsDrain: it can be done in place, once the node is drained.
+	// UpdateNeedsDrain: the driver can change the instance in place when the node is drained.
 	UpdateNeedsDrain UpdateOutcome = "NeedsDrain"
 	// UpdateNeedsReplacement: only a new instance can satisfy the specification.
 	UpdateNeedsReplacement UpdateOutcome = "NeedsReplacement"
-	// UpdateByAgent: an agent on the node brings it to UpdateRequest.Version, and all else is as wanted. Machinist drains
-	// the node, asks the agent and waits for it; Update is not called again for this.
+	// UpdateByAgent: an agent on the node has to install UpdateRequest.Version; everything else matches the specification.
+	// Machinist drains the node, requests the update from the agent and waits for it. It does not call Update again for
+	// this request.
 	UpdateByAgent UpdateOutcome = "ByAgent"
-	// UpdateRefused: neither in place nor by replacement; the running instance is kept as it is.
+	// UpdateRefused: neither a change in place nor a replacement can satisfy the specification. The running instance is
+	// kept as it is.
 	UpdateRefused UpdateOutcome = "Refused"
 )
 
 // UpdateResult is the answer to an UpdateRequest.
 type UpdateResult struct {
 	Outcome UpdateOutcome
-	// Reason says why, for UpdateNeedsReplacement and UpdateRefused.
+	// Reason explains UpdateNeedsReplacement and UpdateRefused.
 	Reason string
-	// Instance is the state seen, when the driver has it at hand.
+	// Instance is the current state of the instance, if the driver knows it without another call.
 	Instance *Instance
 }
 
-// DeleteRequest asks for the removal of one instance.
+// DeleteRequest asks to delete one instance.
 type DeleteRequest struct {
 	Machine   Machine
 	Class     Class
 	ClusterID string
-	// ProviderID identifies the instance; empty: the one with the tags for ClusterID and Machine.UID.
+	// ProviderID identifies the instance. If it is empty, Delete finds the instance by the tags for ClusterID and
+	// Machine.UID.
 	ProviderID string
 	Scope      string
 }
 
 // DeleteResult is the answer to a DeleteRequest.
 type DeleteResult struct {
-	// Gone is true when nothing of the instance is left. False: the cloud has accepted the removal, which is under way;
-	// call again.
+	// Gone reports whether nothing of the instance is left. False means that the cloud has accepted the deletion and has
+	// not completed it; Machinist calls Delete again.
 	Gone bool
-	// Found is true when this call found the instance. It matters together with Gone: then the cloud has removed the
-	// instance within the call. Gone alone may also mean that a read is behind, so Machinist confirms it by Get, and waits
-	// if the instance was created less than CreateSettle ago.
+	// Found reports whether this call found the instance. It matters together with Gone: then the cloud has deleted the
+	// instance within the call. Gone without Found may come from a read that lags behind. Machinist then confirms it with
+	// Get, and waits if the instance was created less than CreateSettle ago.
 	Found bool
-	// Left names what is left while Gone is false, such as "volume 1a2b (available)", and repeats what the cloud answers
-	// about each part that it does not remove now, such as "volume 1a2b: it has snapshots". Machinist shows it when the
-	// removal takes minutes. It may be empty, and should not change with each call.
+	// Left lists what is left while Gone is false, such as "volume 1a2b (available)". It includes the cloud's answer about
+	// each part that the cloud refuses to delete now, such as "volume 1a2b: it has snapshots". Machinist shows Left when a
+	// deletion takes minutes. Left may be empty, and should not change with each call.
 	Left string
 }
 
-// AdoptRequest asks to tag an existing instance.
+// AdoptRequest asks to set Machinist's tags on an existing instance.
 type AdoptRequest struct {
 	Machine    Machine
 	Class      Class
 	ClusterID  string
 	ProviderID string
 	Tags       map[string]string
-	// Former is the identity whose tags are replaced, if the instance carries exactly those: that of the Machine before
-	// its control cluster was lost or moved. Nil: no tags of others are replaced.
+	// Former is the identity that the new tags replace, if the instance carries exactly the tags of that identity: the
+	// Machine before its control cluster was lost or moved. Nil means that Adopt replaces no tags.
 	Former *Identity
 }
 
-// Identity is whose an instance is by its tags.
+// Identity is the owner of an instance as its tags name it.
 type Identity struct {
 	ClusterID  string
 	MachineUID types.UID
 }
 
-// Replaces reports whether the tags of an instance are those of Former, which the request's own replace.
+// Replaces reports whether the instance carries the tags of Former, so that Adopt replaces them with req.Tags.
 func (r AdoptRequest) Replaces(in *Instance) bool {
 	return r.Former != nil && r.Former.ClusterID != "" && r.Former.MachineUID != "" &&
 		in.ClusterID == r.Former.ClusterID && in.MachineUID == r.Former.MachineUID
 }
 
-// ListRequest asks for the instances of one cluster.
+// ListRequest asks for one page of the instances of one cluster.
 type ListRequest struct {
 	Class     Class
 	ClusterID string
-	// Continue is empty for the first page, then ListPage.Continue.
+	// Continue is empty for the first page. For each further page, it is ListPage.Continue of the page before.
 	Continue string
 }
 
 // ListPage is one page of instances.
 type ListPage struct {
 	Instances []Instance
-	// Leftovers are parts that carry the cluster's tag and belong to no instance. A driver lists those that its Delete
-	// without a provider ID removes; one whose parts cannot outlive their instance lists none.
+	// Leftovers are parts that carry the cluster's tag and belong to no instance. A driver returns the parts that its
+	// Delete without a provider ID deletes. A driver whose parts cannot outlive their instance returns none.
 	Leftovers []Leftover
 	// Continue is empty on the last page.
 	Continue string

@@ -10,17 +10,17 @@ import (
 
 const redacted = "[redacted]"
 
-// Secret is bytes that must not be printed: every way of formatting or encoding it gives "[redacted]". Reveal is the
-// one way to the content.
+// Secret holds bytes that must not be printed. Formatting or encoding a Secret always produces "[redacted]"; only
+// Reveal returns the content.
 type Secret struct{ data []byte }
 
-// NewSecret wraps data; it keeps the slice.
+// NewSecret returns a Secret with the content data. It does not copy the slice.
 func NewSecret(data []byte) Secret { return Secret{data: data} }
 
 // Reveal returns the content. The caller must not change it.
 func (s Secret) Reveal() []byte { return s.data }
 
-// Empty reports whether there is no content.
+// Empty reports whether the Secret has no content.
 func (s Secret) Empty() bool { return len(s.data) == 0 }
 
 // Format implements fmt.Formatter for every verb.
@@ -35,26 +35,26 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // LogValue implements slog.LogValuer.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// Credentials are the entries of a credentials Secret. Like Secret they print as "[redacted]".
+// Credentials are the entries of a credentials Secret. Like Secret, they are printed as "[redacted]".
 type Credentials struct {
 	data      map[string][]byte
 	namespace string
 }
 
-// NewCredentials wraps the data of a Secret; it keeps the map.
+// NewCredentials returns Credentials with the data of a Secret. It does not copy the map.
 func NewCredentials(data map[string][]byte) Credentials { return Credentials{data: data} }
 
-// In returns the same credentials as those of a Secret in the namespace.
+// In returns a copy of the credentials that records the namespace of their Secret.
 func (c Credentials) In(namespace string) Credentials {
 	c.namespace = namespace
 	return c
 }
 
-// Namespace returns the namespace of the Secret. A driver that lends an identity of its own process to credentials
-// without a secret part needs it to tell those that it trusts.
+// Namespace returns the namespace of the Secret. A driver that lends the identity of its own process to credentials
+// without a secret part uses it to decide which namespaces it trusts.
 func (c Credentials) Namespace() string { return c.namespace }
 
-// Get returns the entry and whether it exists.
+// Get returns the entry with the key, and whether there is one.
 func (c Credentials) Get(key string) (Secret, bool) {
 	v, ok := c.data[key]
 	return Secret{data: v}, ok

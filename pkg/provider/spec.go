@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/json"
 )
 
-// MaxSpecBytes bounds a providerSpec; it is far above any that means something.
+// MaxSpecBytes is the maximum length of a providerSpec. It is far more than any meaningful providerSpec needs.
 const MaxSpecBytes = 64 << 10
 
-// DecodeSpec reads a providerSpec into a pointer to a zero struct, which has the fields apiVersion and kind itself. It
-// returns an InvalidArgument that names the field for another API version or kind, for a field that is unknown or there
-// twice (names are case-sensitive), and for a value of another type.
+// DecodeSpec decodes a providerSpec into a pointer to a zero struct, which must itself have the fields apiVersion and
+// kind. It returns an InvalidArgument that names the field if the API version or the kind differs, if a field is
+// unknown or repeated, or if a value has the wrong type. Field names are case-sensitive.
 func DecodeSpec(raw []byte, apiVersion, kind string, into any) error {
 	if len(raw) > MaxSpecBytes {
 		return Errorf(InvalidArgument, "providerSpec is %d bytes long, more than %d", len(raw), MaxSpecBytes)
@@ -23,19 +23,19 @@ func DecodeSpec(raw []byte, apiVersion, kind string, into any) error {
 	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		return Errorf(InvalidArgument, "providerSpec must be an object of kind %s", kind)
 	}
-	// What it claims to be comes first: of another kind, the fields mean nothing.
-	var is struct {
+	// Check apiVersion and kind first: the fields of another kind have another meaning.
+	var header struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
-	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &is); err != nil {
+	if err := json.UnmarshalCaseSensitivePreserveInts(raw, &header); err != nil {
 		return decodeError(err)
 	}
-	if is.APIVersion != apiVersion {
-		return InvalidField("apiVersion", "must be %q, not %.64q", apiVersion, is.APIVersion)
+	if header.APIVersion != apiVersion {
+		return InvalidField("apiVersion", "must be %q, not %.64q", apiVersion, header.APIVersion)
 	}
-	if is.Kind != kind {
-		return InvalidField("kind", "must be %q, not %.64q", kind, is.Kind)
+	if header.Kind != kind {
+		return InvalidField("kind", "must be %q, not %.64q", kind, header.Kind)
 	}
 	strict, err := json.UnmarshalStrict(raw, into)
 	if err != nil {
@@ -44,19 +44,19 @@ func DecodeSpec(raw []byte, apiVersion, kind string, into any) error {
 	if len(strict) == 0 {
 		return nil
 	}
-	what := "is not a field of " + kind
+	problem := "is not a field of " + kind
 	if strings.HasPrefix(strict[0].Error(), "duplicate") {
-		what = "is there twice"
+		problem = "is set twice"
 	}
 	path := ""
 	if field, ok := errors.AsType[json.FieldError](strict[0]); ok {
-		// Somebody made it up: it must not fill a condition's message.
+		// A user chose the name of the field: do not let it fill a condition's message.
 		path = fmt.Sprintf("%.128s", field.FieldPath())
 	}
-	return InvalidField(path, "%s", what)
+	return InvalidField(path, "%s", problem)
 }
 
-// decodeError does not repeat what the decoder says: it may quote the value.
+// decodeError converts an error of the decoder. It does not include the decoder's message, which may quote a value.
 func decodeError(err error) error {
 	wrong, ok := errors.AsType[*stdjson.UnmarshalTypeError](err)
 	if !ok {

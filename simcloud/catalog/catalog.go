@@ -1,5 +1,5 @@
-// Package catalog is what a simulated cloud sells, and to which projects: the content of
-// its configuration file. Every section may be left out.
+// Package catalog defines the configuration file of a simulated cloud: what the cloud offers, and its accounts.
+// Every section is optional.
 //
 //	regions:
 //	- name: mars
@@ -31,8 +31,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Catalog is the content of the configuration file. A section that the file
-// leaves out has the defaults of Default; a section that it has replaces them.
+// Catalog is the content of the configuration file. A section in the file replaces that section of Default.
 type Catalog struct {
 	Regions       []Region                `json:"regions,omitempty"`
 	InstanceTypes []simcloud.InstanceType `json:"instanceTypes,omitempty"`
@@ -40,11 +39,11 @@ type Catalog struct {
 	Accounts      []Account               `json:"accounts,omitempty"`
 	// KubeletInPlace is how the kubelet of an instance changes its version.
 	KubeletInPlace simcloud.InPlaceMode `json:"kubeletInPlace,omitempty"`
-	// Settings are those at the start; each that is left out has its default.
+	// Settings are the initial settings. Each setting that is not in the file has its default.
 	Settings simcloud.Settings `json:"settings,omitempty"`
 }
 
-// Region is a region and its zones, the first of which is the default.
+// Region is a region and its zones. The first zone is the default.
 type Region struct {
 	Name  string `json:"name"`
 	Zones []Zone `json:"zones"`
@@ -53,8 +52,7 @@ type Region struct {
 // Zone is a zone of a region.
 type Zone struct {
 	Name string `json:"name"`
-	// Capacity is how many instances of a type fit; a type that is left out has
-	// no limit.
+	// Capacity is how many instances of a type fit into the zone. A type that is not in the map has no limit.
 	Capacity map[string]int `json:"capacity,omitempty"`
 }
 
@@ -62,15 +60,15 @@ type Zone struct {
 type Account struct {
 	Name  string `json:"name"`
 	Token string `json:"token"`
-	// ReadOnly accounts may not change anything.
+	// ReadOnly accounts cannot change anything.
 	ReadOnly bool `json:"readOnly,omitempty"`
-	// Regions the account may use. Default: all.
+	// Regions are the regions that the account may use. Default: all.
 	Regions []string `json:"regions,omitempty"`
-	// Quotas by region. Default: no limit.
+	// Quotas are the quotas by region. Default: no limit.
 	Quotas map[string]simcloud.Quota `json:"quotas,omitempty"`
 }
 
-// Default is a catalog without accounts.
+// Default returns a catalog without accounts.
 func Default() *Catalog {
 	second, half := simcloud.Duration(time.Second), simcloud.Duration(500*time.Millisecond)
 	return &Catalog{
@@ -108,21 +106,20 @@ func Default() *Catalog {
 	}
 }
 
-// Load reads a configuration file. It is not valid before Validate reports it,
-// since accounts may still be added.
+// Load reads a configuration file. It does not call Validate, because the caller may still add accounts.
 func Load(path string) (*Catalog, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read cloud configuration: %w", err)
+		return nil, fmt.Errorf("read the cloud configuration: %w", err)
 	}
 	c, err := Parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("cloud configuration %s: %w", path, err)
+		return nil, fmt.Errorf("parse the cloud configuration %s: %w", path, err)
 	}
 	return c, nil
 }
 
-// Parse reads the text of a configuration file, YAML or JSON.
+// Parse parses the text of a configuration file, YAML or JSON.
 func Parse(data []byte) (*Catalog, error) {
 	var file Catalog
 	c := Default()
@@ -153,15 +150,15 @@ func Parse(data []byte) (*Catalog, error) {
 }
 
 var (
-	// nameFormat: names become labels of Nodes and path segments of provider IDs.
+	// nameFormat is that of names, which become labels of Nodes and path segments of provider IDs.
 	nameFormat    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	versionFormat = regexp.MustCompile(`^v[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}(-[0-9A-Za-z.-]{1,64})?$`)
 )
 
-// IsVersion shows whether a kubelet version is of the form "v1.36.3".
+// IsVersion reports whether a kubelet version has the form "v1.36.3".
 func IsVersion(version string) bool { return versionFormat.MatchString(version) }
 
-// Validate names all that is wrong.
+// Validate returns all errors of the catalog.
 func (c *Catalog) Validate() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -169,10 +166,10 @@ func (c *Catalog) Validate() error {
 		seen := map[string]bool{}
 		return func(name string) {
 			if !nameFormat.MatchString(name) {
-				fail("%s: %q must be lower case letters, digits and '-', at most 63", what, name)
+				fail("%s: %q must consist of at most 63 lower case letters, digits and '-'", what, name)
 			}
 			if seen[name] {
-				fail("%s: %q is there twice", what, name)
+				fail("%s: %q occurs twice", what, name)
 			}
 			seen[name] = true
 		}
@@ -181,7 +178,7 @@ func (c *Catalog) Validate() error {
 		switch m {
 		case simcloud.InPlaceLive, simcloud.InPlaceRestart, simcloud.InPlaceUnsupported:
 		default:
-			fail("%s: %q is not live, restart or unsupported", what, m)
+			fail("%s: %q must be live, restart or unsupported", what, m)
 		}
 	}
 
@@ -189,13 +186,13 @@ func (c *Catalog) Validate() error {
 	for _, r := range c.Regions {
 		region(r.Name)
 		if len(r.Zones) == 0 {
-			fail("regions.zones: region %q needs at least one", r.Name)
+			fail("regions.zones: region %q must have at least one zone", r.Name)
 		}
 		for _, z := range r.Zones {
 			zone(z.Name)
 			for t, n := range z.Capacity {
 				if c.InstanceType(t) == nil || n < 0 {
-					fail("regions.zones.capacity: %q: %d in zone %q is not a type and a number from 0", t, n, z.Name)
+					fail("regions.zones.capacity: %q: %d in zone %q must be an existing type and a number from 0", t, n, z.Name)
 				}
 			}
 		}
@@ -205,10 +202,11 @@ func (c *Catalog) Validate() error {
 		instanceType(t.Name)
 		mode("instanceTypes.inPlace", t.InPlace)
 		if t.CPUs < 1 || t.MemoryMiB < 1 || t.EphemeralStorageGiB < 1 || t.GPUs < 0 {
-			fail("instanceTypes: %q needs cpus, memoryMiB and ephemeralStorageGiB above 0, and gpus not below", t.Name)
+			fail("instanceTypes: cpus, memoryMiB and ephemeralStorageGiB of %q must be greater than 0, and gpus must not be "+
+				"negative", t.Name)
 		}
 		if t.Architecture != "amd64" && t.Architecture != "arm64" {
-			fail("instanceTypes.architecture: %q of %q is not amd64 or arm64", t.Architecture, t.Name)
+			fail("instanceTypes.architecture: %q of %q must be amd64 or arm64", t.Architecture, t.Name)
 		}
 		if t.BootTime != nil && *t.BootTime < 0 {
 			fail("instanceTypes.bootTime: %s of %q is negative", t.BootTime, t.Name)
@@ -219,7 +217,7 @@ func (c *Catalog) Validate() error {
 		image(i.Name)
 		mode("images.inPlace", i.InPlace)
 		if i.KubeletVersion != "" && !IsVersion(i.KubeletVersion) {
-			fail("images.kubeletVersion: %q of %q is not of the form v1.2.3", i.KubeletVersion, i.Name)
+			fail("images.kubeletVersion: %q of %q must have the form v1.2.3", i.KubeletVersion, i.Name)
 		}
 	}
 	mode("kubeletInPlace", c.KubeletInPlace)
@@ -227,7 +225,7 @@ func (c *Catalog) Validate() error {
 	for _, a := range c.Accounts {
 		account(a.Name)
 		if a.Token == "" || tokens[a.Token] {
-			fail("accounts.token: that of %q is empty or another's", a.Name)
+			fail("accounts.token: the token of %q is empty or belongs to another account", a.Name)
 		}
 		tokens[a.Token] = true
 		for _, r := range a.Regions {
@@ -250,15 +248,15 @@ func (c *Catalog) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ValidateQuota refuses negative limits.
+// ValidateQuota returns an error if a limit is negative.
 func ValidateQuota(q simcloud.Quota) error {
 	if (q.MaxInstances != nil && *q.MaxInstances < 0) || (q.MaxCPUs != nil && *q.MaxCPUs < 0) {
-		return errors.New("a limit is negative")
+		return errors.New("a limit must not be negative")
 	}
 	return nil
 }
 
-// ValidateSettings refuses negative and absurd times.
+// ValidateSettings returns an error if a time is negative or too long.
 func ValidateSettings(s simcloud.Settings) error {
 	const most = simcloud.Duration(10 * 365 * 24 * time.Hour)
 	for name, d := range map[string]simcloud.Duration{
@@ -272,44 +270,44 @@ func ValidateSettings(s simcloud.Settings) error {
 		"host.nodeReadyDelay": s.Host.NodeReadyDelay, "host.cloudDelay": s.Host.CloudDelay,
 	} {
 		if d < 0 || d > most {
-			return fmt.Errorf("%s: %s is not between 0 and ten years", name, d)
+			return fmt.Errorf("%s: %s must be between 0 and ten years", name, d)
 		}
 	}
 	for name, n := range map[string]int{
 		"semantics.listOmits": s.Semantics.ListOmits, "semantics.answerPadding": s.Semantics.AnswerPadding,
 	} {
 		if n < 0 || n > 1<<30 {
-			return fmt.Errorf("%s: %d is not between 0 and %d", name, n, 1<<30)
+			return fmt.Errorf("%s: %d must be between 0 and %d", name, n, 1<<30)
 		}
 	}
 	const day = simcloud.Duration(24 * time.Hour)
 	if offset := s.Semantics.ClockOffset; offset < -day || offset > day {
-		return fmt.Errorf("semantics.clockOffset: %s is more than a day", offset)
+		return fmt.Errorf("semantics.clockOffset: %s must be at most one day", offset)
 	}
 	return nil
 }
 
-// Region finds a region, nil if there is none of that name.
+// Region returns the region with the name, or nil.
 func (c *Catalog) Region(name string) *Region {
 	return find(c.Regions, func(r *Region) bool { return r.Name == name })
 }
 
-// Zone finds a zone of the region, nil if there is none of that name.
+// Zone returns the zone with the name, or nil.
 func (r *Region) Zone(name string) *Zone {
 	return find(r.Zones, func(z *Zone) bool { return z.Name == name })
 }
 
-// InstanceType finds a type, nil if there is none of that name.
+// InstanceType returns the type with the name, or nil.
 func (c *Catalog) InstanceType(name string) *simcloud.InstanceType {
 	return find(c.InstanceTypes, func(t *simcloud.InstanceType) bool { return t.Name == name })
 }
 
-// Image finds an image, nil if there is none of that name.
+// Image returns the image with the name, or nil.
 func (c *Catalog) Image(name string) *simcloud.Image {
 	return find(c.Images, func(i *simcloud.Image) bool { return i.Name == name })
 }
 
-// Account finds an account, nil if there is none of that name.
+// Account returns the account with the name, or nil.
 func (c *Catalog) Account(name string) *Account {
 	return find(c.Accounts, func(a *Account) bool { return a.Name == name })
 }

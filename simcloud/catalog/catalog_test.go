@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-func TestAnEmptyFileHasTheDefaults(t *testing.T) {
+func TestEmptyFileHasDefaults(t *testing.T) {
 	c, err := Parse(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -22,7 +22,7 @@ func TestAnEmptyFileHasTheDefaults(t *testing.T) {
 	}
 }
 
-func TestSectionsReplaceAndSettingsOverlay(t *testing.T) {
+func TestSectionsReplaceDefaultsAndSettingsMerge(t *testing.T) {
 	c, err := Parse([]byte(`
 regions: [{name: mars, zones: [{name: mars-a, capacity: {tiny: 3}}]}]
 instanceTypes: [{name: tiny, architecture: arm64, cpus: 1, memoryMiB: 512, ephemeralStorageGiB: 1}]
@@ -48,7 +48,7 @@ settings: {bootTime: 5s, host: {podStartTime: 1m}}
 	}
 }
 
-func TestTheExampleInTheDocumentationIsValid(t *testing.T) {
+func TestExampleInDocumentationIsValid(t *testing.T) {
 	source, err := os.ReadFile("catalog.go")
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestTheExampleInTheDocumentationIsValid(t *testing.T) {
 	}
 }
 
-func TestBadConfigurationIsNamed(t *testing.T) {
+func TestInvalidConfigurationIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`regoins: []`: "regoins",
 		`regions: [{name: "A", zones: [{name: a}]}]`:                                                    "regions.name",
@@ -92,7 +92,7 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 			err = c.Validate()
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want a mention of %q", text, err, want)
+			t.Errorf("%s: got %v, expected an error with %q", text, err, want)
 		}
 	}
 }

@@ -12,8 +12,8 @@ const (
 	instancePrefix = "i-"
 )
 
-// Addresses reads a page of addresses, as late as the lag of lists says: those of instances that are not terminated,
-// and those that were kept.
+// Addresses returns a page of the addresses of instances that are not terminated, and of kept addresses, with the lag
+// of lists.
 func (c *Cloud) Addresses(accountName string, o simcloud.ListInstancesOptions) (*simcloud.AddressList, error) {
 	limit, after, err := pageOf(o)
 	if err != nil {
@@ -25,7 +25,7 @@ func (c *Cloud) Addresses(accountName string, o simcloud.ListInstancesOptions) (
 	lag := lagsOf(c.settings).list
 	o = c.filter(o)
 	for _, inst := range c.candidates(o, after) {
-		rec := c.before(inst, lag)
+		rec := c.recordBefore(inst, lag)
 		if inst.rec.Account != accountName || rec == nil || !rec.hasAddress() || !matches(rec, o) {
 			continue
 		}
@@ -39,7 +39,7 @@ func (c *Cloud) Addresses(accountName string, o simcloud.ListInstancesOptions) (
 	return page, nil
 }
 
-// address is that of the instance.
+// address returns the address of the instance.
 func (r *record) address() *simcloud.Address {
 	in := &r.Instance
 	return &simcloud.Address{
@@ -48,7 +48,7 @@ func (r *record) address() *simcloud.Address {
 	}
 }
 
-// DeleteAddress gives up an address whose instance is terminated.
+// DeleteAddress deletes the address of a terminated instance.
 func (c *Cloud) DeleteAddress(accountName, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,11 +57,11 @@ func (c *Cloud) DeleteAddress(accountName, id string) error {
 	if !ours || inst == nil || inst.rec.Account != accountName || !inst.rec.hasAddress() {
 		return fail(simcloud.CodeNotFound, "address %q does not exist", id)
 	}
-	if _, err := c.writer(accountName, inst.rec.Instance.Region); err != nil {
+	if _, err := c.writableAccount(accountName, inst.rec.Instance.Region); err != nil {
 		return err
 	}
 	if inst.rec.live() {
-		return fail(simcloud.CodeConflict, "address %s is that of instance %s, which is not terminated", id,
+		return fail(simcloud.CodeConflict, "address %s belongs to instance %s, which is not terminated", id,
 			inst.rec.Instance.ID)
 	}
 	if gone := inst.rec.Instance.TerminationTime; gone != nil &&

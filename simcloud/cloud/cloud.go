@@ -1,10 +1,9 @@
-// Package cloud is the simulated cloud itself: instances, their life, who may
-// have how many, and what their owners can see of them. It knows no HTTP.
+// Package cloud is the simulated cloud itself: instances, their life cycle, the limits of accounts, and what accounts
+// can see of their instances. It does not know about HTTP.
 //
-// One lock guards everything, since every operation is short: it decides, adds
-// a line to the journal and changes maps. What takes time in the simulated
-// world is a time in a record, and one agenda for all instances says whose
-// turn is next.
+// One lock protects everything, because every operation is short: it decides, adds a line to the journal and changes
+// maps. Whatever takes time in the simulation is a time in a record. One agenda for all instances contains the next
+// changes.
 package cloud
 
 import (
@@ -24,93 +23,92 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// retryCommit is how long a change that could not be made durable waits.
+// retryCommit is the time until a change that could not be saved is retried.
 const retryCommit = time.Second
 
-// Hosts are the machines inside the instances. Neither method may block or
-// call back.
+// Hosts are the machines inside the instances. The methods must not block or call back.
 type Hosts interface {
 	// Start switches a machine on.
 	Start(host.Spec, host.Reporter)
-	// Stop pulls the plug. Stopping what does not run is fine.
+	// Stop switches a machine off, if it runs.
 	Stop(id string)
 }
 
-// Options of a Cloud. All but Clock and Log are required.
+// Options of a Cloud. All except Clock and Log are required.
 type Options struct {
 	// Catalog must be valid.
 	Catalog *catalog.Catalog
-	// Journal is what the cloud remembers, of former processes too. It stays
-	// open when the cloud is done.
+	// Journal contains the state of the cloud, including that of previous processes. The cloud does not close it.
 	Journal *journal.Journal
 	Hosts   Hosts
-	// Clock is wall time. Default: the real one.
+	// Clock is the wall clock. Default: the real clock.
 	Clock clock.Clock
-	// Log is where a failing journal shows. Default: slog's.
+	// Log gets errors of the journal. Default: slog's default.
 	Log *slog.Logger
 }
 
-// Cloud is a running cloud. It is safe for concurrent use.
+// Cloud is a cloud. It is safe for concurrent use.
 type Cloud struct {
 	catalog *catalog.Catalog
 	journal *journal.Journal
 	hosts   Hosts
 	clock   clock.Clock
 	log     *slog.Logger
-	// trigger tells Run that the agenda has a new head.
-	recover chan struct{}
+	// wake tells Run that the agenda has a new first entry.
+	wake chan struct{}
 
 	mu       sync.Mutex
 	settings simcloud.Settings
-	overlay  simcloud.SettingsPatch // what the admin changed
+	overlay  simcloud.SettingsPatch // settings that the admin changed
 	accounts map[string]*account
-	capacity map[stockKey]int
+	capacity map[capacityKey]int
 	created  int
 
-	instances map[string]*instance
-	order     []*instance // by sequence
-	tokens    map[tokenKey]*instance
-	tags      map[tag]map[*instance]bool
-	agenda    agenda
-	slots     *pool
-	usage     map[usageKey]usage
-	stock     map[stockKey]int
-	pages     int // of instances, that were listed
-	answers   int // about instances, that were given
-	live      int
-	peak      int
+	instances    map[string]*instance
+	order        []*instance // ordered by sequence
+	tokens       map[tokenKey]*instance
+	tags         map[tag]map[*instance]bool
+	agenda       agenda
+	slots        *pool
+	usage        map[usageKey]usage
+	capacityUsed map[capacityKey]int
+	pages        int // number of pages of instances that were listed
+	answers      int // number of answers about instances
+	live         int
+	peak         int
 }
 
 type tokenKey struct{ account, token string }
 
 type tag struct{ key, value string }
 
-// instance is a record and what is not durable about it.
+// instance is a record and its state that is not saved.
 type instance struct {
 	rec      *record
 	versions []version
-	// former is the state before the present one, which there is since then; looks is how often the instance was read.
-	former  simcloud.InstanceState
-	since   time.Time
-	reads   int
-	machine machine
+	// previousState is the state before the current one, and stateSince the time of the change. reads counts how often the
+	// instance was read.
+	previousState simcloud.InstanceState
+	stateSince    time.Time
+	reads         int
+	machine       machine
 
 	due         time.Time
-	agendaIndex int // -1: not on the agenda
+	agendaIndex int // -1 if it is not on the agenda
 }
 
-// New makes a cloud of what the journal holds and switches its machines on.
+// New returns a cloud with the state in the journal, and switches its machines on.
 func New(o Options) (*Cloud, error) {
 	c := &Cloud{
 		catalog: o.Catalog, journal: o.Journal, hosts: o.Hosts, clock: o.Clock, log: o.Log,
-		recover:   make(chan struct{}, 1),
-		settings:  o.Catalog.Settings,
-		instances: map[string]*instance{},
-		tokens:    map[tokenKey]*instance{},
-		tags:      map[tag]map[*instance]bool{},
-		slots:     newPool(maxInstances),
-		usage:     map[usageKey]usage{},
-		stock:     map[stockKey]int{},
+		wake:         make(chan struct{}, 1),
+		settings:     o.Catalog.Settings,
+		instances:    map[string]*instance{},
+		tokens:       map[tokenKey]*instance{},
+		tags:         map[tag]map[*instance]bool{},
+		slots:        newPool(maxInstances),
+		usage:        map[usageKey]usage{},
+		capacityUsed: map[capacityKey]int{},
 	}
 	if c.clock == nil {
 		c.clock = clock.RealClock{}
@@ -122,12 +120,12 @@ func New(o Options) (*Cloud, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.load(); err != nil {
-		return nil, fmt.Errorf("load state: %w", err)
+		return nil, fmt.Errorf("load the state: %w", err)
 	}
 	return c, nil
 }
 
-// Keys in the journal. The cloud owns these; others may have theirs beside.
+// Prefixes of keys in the journal. Other packages may have other keys.
 const (
 	keyMeta     = "meta"
 	keySettings = "settings"
@@ -139,7 +137,7 @@ const (
 	keyCapacity = "capacity/"
 )
 
-// meta outlives all instances.
+// meta is state that does not belong to an instance.
 type meta struct {
 	Created int `json:"created"`
 }
@@ -180,11 +178,11 @@ func (c *Cloud) load() error {
 		}
 		c.apply(inst, rec)
 	}
-	c.settle()
+	c.showAll()
 	return nil
 }
 
-// Run lets time pass for the instances, until the context ends.
+// Run carries out the changes of instances at their times, until the context ends.
 func (c *Cloud) Run(ctx context.Context) {
 	timer := c.clock.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -196,14 +194,13 @@ func (c *Cloud) Run(ctx context.Context) {
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
-		case <-c.recover:
+		case <-c.wake:
 		case <-timer.C():
 		}
 	}
 }
 
-// step carries out all that is due and returns when there is more to do, zero
-// if nothing is to come.
+// step carries out all changes that are due. It returns when the next one is due, or the zero time.
 func (c *Cloud) step() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,7 +210,7 @@ func (c *Cloud) step() time.Time {
 		next := inst.rec.clone()
 		next.advance(now, c.settings)
 		if err := c.commit(inst, next); err != nil {
-			c.log.Error("an instance's change could not be saved; it is tried again", "instance", next.Instance.ID, "error", err)
+			c.log.Error("cannot save the change of an instance; it will be retried", "instance", next.Instance.ID, "error", err)
 			c.agenda.set(inst, now.Add(retryCommit))
 		}
 	}
@@ -223,11 +220,11 @@ func (c *Cloud) step() time.Time {
 	return c.agenda[0].due
 }
 
-// now is wall time as it is read back from the journal.
+// now is the wall time, without parts that the journal does not preserve.
 func (c *Cloud) now() time.Time { return c.clock.Now().UTC().Round(0) }
 
-// commit makes a record durable and then the current one, together with ops. A
-// record whose time is over goes for good.
+// commit saves a record together with ops, and then makes it the current one. It deletes a record whose retention is
+// over.
 func (c *Cloud) commit(inst *instance, next *record, ops ...journal.Op) error {
 	id := next.Instance.ID
 	forgotten := next.forgotten(c.now())
@@ -248,8 +245,7 @@ func (c *Cloud) commit(inst *instance, next *record, ops ...journal.Op) error {
 	return nil
 }
 
-// apply makes a record the current one: the only place where anything that
-// follows from a record is brought up to date.
+// apply makes a record the current one. This is the only place that updates state that depends on records.
 func (c *Cloud) apply(inst *instance, next *record) {
 	old := inst.rec
 	if old == nil {
@@ -260,7 +256,7 @@ func (c *Cloud) apply(inst *instance, next *record) {
 		old = &record{Instance: simcloud.Instance{State: simcloud.StateTerminated}}
 	}
 	if inst.rec != nil && old.Instance.State != next.Instance.State {
-		inst.former, inst.since = old.Instance.State, c.now()
+		inst.previousState, inst.stateSince = old.Instance.State, c.now()
 	}
 	c.unindex(inst, old)
 	c.count(old, -1)
@@ -278,14 +274,14 @@ func (c *Cloud) apply(inst *instance, next *record) {
 	if old.hasAddress() && !next.hasAddress() {
 		c.slots.release(next.PodSlot)
 	}
-	c.remember(inst)
-	c.operate(inst, old)
+	c.addVersion(inst)
+	c.switchMachine(inst, old)
 
 	c.agenda.set(inst, next.due())
 	if len(c.agenda) > 0 && c.agenda[0] == inst {
 		select {
-		case c.recover <- struct{}{}:
-		default: // Run has not seen the last one yet
+		case c.wake <- struct{}{}:
+		default: // Run has not received the previous signal yet.
 		}
 	}
 }
@@ -311,8 +307,7 @@ func (c *Cloud) forget(inst *instance) {
 	}
 }
 
-// position of the first instance in order that has this sequence or a later
-// one.
+// position returns the index of the first instance in c.order with this sequence or a later one.
 func (c *Cloud) position(sequence int) (int, bool) {
 	return slices.BinarySearchFunc(c.order, sequence, func(inst *instance, s int) int { return inst.rec.Sequence - s })
 }

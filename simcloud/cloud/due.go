@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// agenda holds the instances that have something to come, the next one first.
+// agenda is a heap of the instances that will change, the next one first.
 type agenda []*instance
 
 func (a agenda) Len() int           { return len(a) }
@@ -30,7 +30,7 @@ func (a *agenda) Pop() any {
 	return inst
 }
 
-// set moves an instance to its time; the zero time takes it off.
+// set moves an instance to its time. The zero time removes it.
 func (a *agenda) set(inst *instance, due time.Time) {
 	inst.due = due
 	switch {

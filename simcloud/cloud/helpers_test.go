@@ -16,18 +16,18 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// fakeHosts notes which machines are switched on.
+// fakeHosts records which machines are switched on.
 type fakeHosts struct {
-	mu     sync.Mutex
-	on     map[string]host.Spec
-	lines  map[string]host.Reporter
-	starts int
+	mu        sync.Mutex
+	on        map[string]host.Spec
+	reporters map[string]host.Reporter
+	starts    int
 }
 
 func (h *fakeHosts) Start(spec host.Spec, r host.Reporter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.on[spec.ID], h.lines[spec.ID] = spec, r
+	h.on[spec.ID], h.reporters[spec.ID] = spec, r
 	h.starts++
 }
 
@@ -37,7 +37,7 @@ func (h *fakeHosts) Stop(id string) {
 	delete(h.on, id)
 }
 
-// world is a cloud under test, with its time and its state directory.
+// world is a cloud under test with its clock and its state directory.
 type world struct {
 	t       *testing.T
 	dir     string
@@ -48,7 +48,7 @@ type world struct {
 	*Cloud
 }
 
-// newWorld has the accounts "alice" and "bob", and "guest" who may only read.
+// newWorld returns a world with the accounts "alice" and "bob", and "guest" with read access.
 func newWorld(t *testing.T, configure ...func(*catalog.Catalog)) *world {
 	t.Helper()
 	cat := catalog.Default()
@@ -71,7 +71,7 @@ func newWorld(t *testing.T, configure ...func(*catalog.Catalog)) *world {
 
 func (w *world) start() {
 	w.t.Helper()
-	w.hosts = &fakeHosts{on: map[string]host.Spec{}, lines: map[string]host.Reporter{}}
+	w.hosts = &fakeHosts{on: map[string]host.Spec{}, reporters: map[string]host.Reporter{}}
 	var err error
 	if w.journal, err = journal.Open(w.dir); err != nil {
 		w.t.Fatal(err)
@@ -81,7 +81,7 @@ func (w *world) start() {
 	}
 }
 
-// restart is a new process on the same state.
+// restart starts a new process with the same state.
 func (w *world) restart() {
 	w.t.Helper()
 	if err := w.journal.Close(); err != nil {
@@ -96,7 +96,7 @@ func (w *world) pass(d time.Duration) {
 	w.step()
 }
 
-// request is a valid one.
+// request returns a valid request with changes.
 func request(change ...func(*simcloud.CreateInstanceRequest)) simcloud.CreateInstanceRequest {
 	req := simcloud.CreateInstanceRequest{Region: "sim-1", Type: "small", Image: "sim-os-1",
 		UserData: []byte("#cloud-config\n")}
@@ -134,7 +134,7 @@ func (w *world) createWith(faults []simcloud.InstanceFault,
 	return inst
 }
 
-// state reads an instance as its owner, "" if it cannot be found.
+// state returns the state that the owner reads, or "" if the owner cannot read the instance.
 func (w *world) state(id string) simcloud.InstanceState {
 	w.t.Helper()
 	inst, err := w.Get("alice", id)
@@ -150,19 +150,19 @@ func (w *world) state(id string) simcloud.InstanceState {
 func (w *world) wantState(id string, want simcloud.InstanceState) {
 	w.t.Helper()
 	if got := w.state(id); got != want {
-		w.t.Errorf("state of %s is %q, want %q", id, got, want)
+		w.t.Errorf("the state of %s is %q, expected %q", id, got, want)
 	}
 }
 
-func (w *world) wantOn(ids ...string) {
+func (w *world) expectOn(ids ...string) {
 	w.t.Helper()
 	slices.Sort(ids)
 	if got := slices.Sorted(maps.Keys(w.hosts.on)); !slices.Equal(got, ids) {
-		w.t.Errorf("machines %v are on, want %v", got, ids)
+		w.t.Errorf("machines %v are on, expected %v", got, ids)
 	}
 }
 
-func (w *world) befall(id string, kind simcloud.InstanceFaultKind) {
+func (w *world) applyFault(id string, kind simcloud.InstanceFaultKind) {
 	w.t.Helper()
 	if _, err := w.AddFault(id, simcloud.InstanceFault{Kind: kind}); err != nil {
 		w.t.Fatal(err)
@@ -181,16 +181,16 @@ func seconds(n int) *simcloud.Duration {
 	return &d
 }
 
-// wantCode checks an error's code and that its message names something.
+// wantCode checks the code of an error, and that its message contains mention.
 func wantCode(t *testing.T, err error, code simcloud.ErrorCode, mention string) {
 	t.Helper()
 	if simcloud.CodeOf(err) != code || (err != nil && !strings.Contains(err.Error(), mention)) {
-		t.Errorf("got %v, want %s and a mention of %q", err, code, mention)
+		t.Errorf("got %v, expected %s with %q", err, code, mention)
 	}
 }
 
-// check holds what is kept twice against what it follows from.
-func (w *world) check() {
+// checkInvariants compares derived state with the records.
+func (w *world) checkInvariants() {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,10 +199,10 @@ func (w *world) check() {
 	for i, inst := range w.order {
 		rec := inst.rec
 		if i > 0 && w.order[i-1].rec.Sequence >= rec.Sequence {
-			w.t.Errorf("order is broken at %d", i)
+			w.t.Errorf("the order is wrong at %d", i)
 		}
 		if w.instances[rec.Instance.ID] != inst {
-			w.t.Errorf("%s is not found by its id", rec.Instance.ID)
+			w.t.Errorf("%s is not found by its ID", rec.Instance.ID)
 		}
 		tags += len(rec.Instance.Tags)
 		for key, value := range rec.Instance.Tags {
@@ -224,7 +224,7 @@ func (w *world) check() {
 			continue
 		}
 		if slots[rec.PodSlot] || addresses[rec.Instance.PrivateIPs[0]] || !w.slots.used[rec.PodSlot] {
-			w.t.Errorf("slot %d of %s is shared or free", rec.PodSlot, rec.Instance.ID)
+			w.t.Errorf("slot %d of %s is shared, or counts as free", rec.PodSlot, rec.Instance.ID)
 		}
 		slots[rec.PodSlot], addresses[rec.Instance.PrivateIPs[0]] = true, true
 	}
@@ -233,18 +233,20 @@ func (w *world) check() {
 		total.instances += u.instances
 		total.cpus += u.cpus
 	}
-	stock := 0
-	for _, n := range w.stock {
-		stock += n
+	capacityUsed := 0
+	for _, n := range w.capacityUsed {
+		capacityUsed += n
 	}
 	indexed := 0
 	for _, set := range w.tags {
 		indexed += len(set)
 	}
-	if w.live != live || total != (usage{instances, cpus}) || stock != instances || len(w.slots.used) != len(slots) ||
+	if w.live != live || total != (usage{instances, cpus}) || capacityUsed != instances ||
+		len(w.slots.used) != len(slots) ||
 		indexed != tags ||
 		len(w.instances) != len(w.order) {
-		w.t.Errorf("books: live %d, usage %v, stock %d, slots %d, tags %d, instances %d; records: live %d, cpus %d, tags %d, instances %d",
-			w.live, total, stock, len(w.slots.used), indexed, len(w.instances), live, cpus, tags, len(w.order))
+		w.t.Errorf("counted: live %d, usage %v, capacity %d, slots %d, tags %d, instances %d; in the records: live %d, "+
+			"cpus %d, tags %d, instances %d",
+			w.live, total, capacityUsed, len(w.slots.used), indexed, len(w.instances), live, cpus, tags, len(w.order))
 	}
 }

@@ -12,24 +12,24 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
+func TestLifeCycleOfInstance(t *testing.T) {
 	w := newWorld(t)
 	inst := w.create(withToken("t1"))
 	if inst.State != simcloud.StatePending || len(inst.ID) != 19 || inst.ProviderID != "sim://sim-1/sim-1a/"+inst.ID {
 		t.Errorf("created %+v", inst)
 	}
-	w.wantOn()
+	w.expectOn()
 	w.pass(999 * time.Millisecond)
 	w.wantState(inst.ID, simcloud.StatePending)
 	w.pass(time.Millisecond)
 	w.wantState(inst.ID, simcloud.StateRunning)
-	w.wantOn(inst.ID)
+	w.expectOn(inst.ID)
 
 	gone, err := w.Delete("alice", inst.ID)
 	if err != nil || gone.State != simcloud.StateShuttingDown {
 		t.Fatalf("delete: %+v %v", gone, err)
 	}
-	w.wantOn()
+	w.expectOn()
 	w.pass(500 * time.Millisecond)
 	if again, err := w.Delete("alice", inst.ID); err != nil || again.State != simcloud.StateShuttingDown {
 		t.Errorf("delete again: %+v %v", again, err)
@@ -40,14 +40,14 @@ func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
 		again.TerminationTime == nil {
 		t.Errorf("delete when terminated: %+v %v", again, err)
 	}
-	w.check()
+	w.checkInvariants()
 
 	w.pass(10 * time.Minute)
 	w.wantState(inst.ID, "")
 	_, err = w.Delete("alice", inst.ID)
 	wantCode(t, err, simcloud.CodeNotFound, inst.ID)
 	if same := w.create(withToken("t1")); same.ID != inst.ID || same.State != simcloud.StateTerminated {
-		t.Errorf("the token made %+v", same)
+		t.Errorf("the token returned %+v", same)
 	}
 	if d := w.Dump(); len(d.Records) != 1 || !d.Records[0].Hidden {
 		t.Errorf("dump: %+v", d)
@@ -55,7 +55,7 @@ func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
 
 	w.pass(24 * time.Hour)
 	if d := w.Dump(); len(d.Records) != 0 || d.InstancesCreated != 1 {
-		t.Errorf("dump after all: %+v", d)
+		t.Errorf("dump after all retention times: %+v", d)
 	}
 	for key := range w.journal.Keys() {
 		if key != keyMeta {
@@ -65,10 +65,10 @@ func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
 	if other := w.create(withToken("t1")); other.ID == inst.ID {
 		t.Error("the token is still remembered")
 	}
-	w.check()
+	w.checkInvariants()
 }
 
-func TestTimesOfZeroActAtOnce(t *testing.T) {
+func TestDurationsOfZeroApplyAtOnce(t *testing.T) {
 	w := newWorld(t, func(c *catalog.Catalog) { c.Settings = simcloud.Settings{} })
 	inst := w.create()
 	if inst.State != simcloud.StateRunning {
@@ -78,14 +78,14 @@ func TestTimesOfZeroActAtOnce(t *testing.T) {
 		t.Errorf("deleted %+v %v", gone, err)
 	}
 	w.wantState(inst.ID, "")
-	w.check()
+	w.checkInvariants()
 }
 
 func TestFaultsOfInstances(t *testing.T) {
 	second := simcloud.Duration(time.Second)
 	type step struct {
 		after time.Duration
-		fault simcloud.InstanceFaultKind // set before the time passes
+		fault simcloud.InstanceFaultKind // added before the time passes
 		state simcloud.InstanceState
 		on    bool
 	}
@@ -93,7 +93,7 @@ func TestFaultsOfInstances(t *testing.T) {
 		launch []simcloud.InstanceFault
 		steps  []step
 	}{
-		"never boots, then triggers": {
+		"never boots, then recovers": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultNeverBoots}},
 			[]step{{time.Hour, "", simcloud.StatePending, false},
 				{time.Second, simcloud.FaultRecovers, simcloud.StateRunning, true}},
@@ -102,16 +102,16 @@ func TestFaultsOfInstances(t *testing.T) {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultBootDelay, Delay: 9 * second}},
 			[]step{{9 * time.Second, "", simcloud.StatePending, false}, {time.Second, "", simcloud.StateRunning, true}},
 		},
-		"never registers, then triggers": {
+		"never registers, then recovers": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultNeverRegisters}},
 			[]step{{time.Hour, "", simcloud.StateRunning, false}, {0, simcloud.FaultRecovers, simcloud.StateRunning, true}},
 		},
-		"goes silent on its own, then triggers": {
+		"becomes silent later, then recovers": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultSilent, After: 5 * second}},
 			[]step{{4 * time.Second, "", simcloud.StateRunning, true}, {time.Second, "", simcloud.StateRunning, false},
 				{0, simcloud.FaultRecovers, simcloud.StateRunning, true}},
 		},
-		"dies, then is switched on": {
+		"dies, then recovers": {
 			nil,
 			[]step{{time.Second, "", simcloud.StateRunning, true}, {time.Hour, simcloud.FaultDies, simcloud.StateStopped, false},
 				{time.Second, simcloud.FaultRecovers, simcloud.StateRunning, true}},
@@ -124,7 +124,7 @@ func TestFaultsOfInstances(t *testing.T) {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultVanishes, After: 5 * second}},
 			[]step{{4 * time.Second, "", simcloud.StateRunning, true}, {time.Second, "", "", false}},
 		},
-		"several, in order of time": {
+		"several, in the order of their times": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultVanishes, After: 9 * second},
 				{Kind: simcloud.FaultRecovers, After: 4 * second}, {Kind: simcloud.FaultSilent, After: 2 * second}},
 			[]step{{3 * time.Second, "", simcloud.StateRunning, false}, {time.Second, "", simcloud.StateRunning, true},
@@ -136,7 +136,7 @@ func TestFaultsOfInstances(t *testing.T) {
 			inst := w.createWith(test.launch)
 			for i, s := range test.steps {
 				if s.fault != "" {
-					w.befall(inst.ID, s.fault)
+					w.applyFault(inst.ID, s.fault)
 				}
 				w.pass(s.after)
 				if i%2 == 1 {
@@ -144,32 +144,32 @@ func TestFaultsOfInstances(t *testing.T) {
 				}
 				w.wantState(inst.ID, s.state)
 				if s.on {
-					w.wantOn(inst.ID)
+					w.expectOn(inst.ID)
 				} else {
-					w.wantOn()
+					w.expectOn()
 				}
 			}
-			w.check()
+			w.checkInvariants()
 		})
 	}
 }
 
-func TestAVanishedInstanceIsInTheDumpAndKeepsItsToken(t *testing.T) {
+func TestVanishedInstanceIsInDumpAndKeepsToken(t *testing.T) {
 	w := newWorld(t)
 	inst := w.create(withToken("t"))
-	w.befall(inst.ID, simcloud.FaultVanishes)
+	w.applyFault(inst.ID, simcloud.FaultVanishes)
 	w.wantState(inst.ID, "")
 	list, err := w.List("alice", simcloud.ListInstancesOptions{})
 	if err != nil || len(list.Instances) != 0 {
 		t.Errorf("list: %+v %v", list, err)
 	}
 	if same := w.create(withToken("t")); same.ID != inst.ID || same.State != simcloud.StateTerminated {
-		t.Errorf("the token made %+v", same)
+		t.Errorf("the token returned %+v", same)
 	}
 	if d := w.Dump(); len(d.Records) != 1 || !d.Records[0].Hidden || d.Records[0].StateReason == "" {
 		t.Errorf("dump: %+v", d)
 	}
-	w.check()
+	w.checkInvariants()
 }
 
 func TestUpdateInPlace(t *testing.T) {
@@ -179,8 +179,8 @@ func TestUpdateInPlace(t *testing.T) {
 		state simcloud.InstanceState
 		boots int
 	}{
-		"live":              {simcloud.UpdateInstanceRequest{Type: "medium"}, "", simcloud.StateRunning, 1},
-		"the stricter type": {simcloud.UpdateInstanceRequest{Type: "large"}, "", simcloud.StateRebooting, 2},
+		"live":          {simcloud.UpdateInstanceRequest{Type: "medium"}, "", simcloud.StateRunning, 1},
+		"stricter type": {simcloud.UpdateInstanceRequest{Type: "large"}, "", simcloud.StateRebooting, 2},
 		"unsupported type": {simcloud.UpdateInstanceRequest{Type: "gpu"}, simcloud.CodeUnsupportedOperation,
 			simcloud.StateRunning, 1},
 		"other architecture": {simcloud.UpdateInstanceRequest{Type: "small-arm"}, simcloud.CodeUnsupportedOperation,
@@ -190,12 +190,12 @@ func TestUpdateInPlace(t *testing.T) {
 		"image": {simcloud.UpdateInstanceRequest{Image: "sim-os-2"}, "", simcloud.StateRebooting, 2},
 		"unsupported image": {simcloud.UpdateInstanceRequest{Image: "sim-os-immutable"},
 			simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
-		"one of two is refused": {simcloud.UpdateInstanceRequest{Type: "medium", Image: "sim-os-immutable"},
+		"one of two changes is refused": {simcloud.UpdateInstanceRequest{Type: "medium", Image: "sim-os-immutable"},
 			simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
 		"version": {simcloud.UpdateInstanceRequest{KubeletVersion: "v1.37.0"}, "", simcloud.StateRebooting, 2},
 		"bad version": {simcloud.UpdateInstanceRequest{KubeletVersion: "1.37"}, simcloud.CodeInvalidParameter,
 			simcloud.StateRunning, 1},
-		"nothing new": {simcloud.UpdateInstanceRequest{Type: "small", Image: "sim-os-1"}, "",
+		"no change": {simcloud.UpdateInstanceRequest{Type: "small", Image: "sim-os-1"}, "",
 			simcloud.StateRunning, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -209,14 +209,14 @@ func TestUpdateInPlace(t *testing.T) {
 			wantCode(t, err, test.code, "")
 			w.wantState(inst.ID, test.state)
 			if test.state == simcloud.StateRebooting {
-				w.wantOn()
+				w.expectOn()
 				w.pass(time.Second)
 			}
 			w.wantState(inst.ID, simcloud.StateRunning)
-			w.wantOn(inst.ID)
+			w.expectOn(inst.ID)
 			spec := w.hosts.on[inst.ID]
 			if spec.Boots != test.boots {
-				t.Errorf("booted %d times, want %d", spec.Boots, test.boots)
+				t.Errorf("%d boots, expected %d", spec.Boots, test.boots)
 			}
 			if err != nil {
 				if now, _ := w.Get("alice", inst.ID); now.Type != before.Type || now.Image != before.Image ||
@@ -225,36 +225,36 @@ func TestUpdateInPlace(t *testing.T) {
 				}
 			} else if spec.Type.Name != after.Type || spec.Image.Name != after.Image ||
 				spec.KubeletVersion != after.KubeletVersion {
-				t.Errorf("machine is %+v, instance %+v", spec, after)
+				t.Errorf("the machine is %+v, the instance %+v", spec, after)
 			}
-			w.check()
+			w.checkInvariants()
 		})
 	}
 }
 
-func TestRestartGoesOnWithEverything(t *testing.T) {
+func TestRestartKeepsState(t *testing.T) {
 	w := newWorld(t)
 	booting := w.create(withToken("t1"), withTags("uid", "1"))
 	w.pass(500 * time.Millisecond)
 	ending := w.create()
 	w.pass(400 * time.Millisecond)
-	w.restart() // nothing has ended yet: a killed process leaves just this
+	w.restart() // Nothing has been closed properly: a killed process leaves the same.
 	w.pass(100 * time.Millisecond)
 	w.wantState(booting.ID, simcloud.StateRunning)
 	w.wantState(ending.ID, simcloud.StatePending)
 	if spec := w.hosts.on[booting.ID]; string(spec.UserData) != "#cloud-config\n" {
 		t.Errorf("user data is %q", spec.UserData)
 	}
-	if err := w.hosts.lines[booting.ID].Save(host.Disk{KeyPEM: []byte("key")}); err != nil {
+	if err := w.hosts.reporters[booting.ID].Save(host.Disk{KeyPEM: []byte("key")}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Delete("alice", ending.ID); err != nil {
 		t.Fatal(err)
 	}
 	w.restart()
-	w.wantOn(booting.ID)
+	w.expectOn(booting.ID)
 	if spec := w.hosts.on[booting.ID]; string(spec.Disk.KeyPEM) != "key" || spec.Boots != 1 {
-		t.Errorf("the machine's disk is lost: %+v", spec)
+		t.Errorf("the disk of the machine is lost: %+v", spec)
 	}
 	w.pass(time.Second)
 	w.wantState(ending.ID, simcloud.StateTerminated)
@@ -266,33 +266,33 @@ func TestRestartGoesOnWithEverything(t *testing.T) {
 		t.Errorf("list by tag: %+v %v", list, err)
 	}
 	if third := w.create(); third.PrivateIPs[0] == booting.PrivateIPs[0] {
-		t.Error("an address is used twice")
+		t.Error("two instances have the same address")
 	}
 	if d := w.Dump(); d.InstancesCreated != 3 || d.Records[2].Sequence != 3 {
-		t.Errorf("sequence went back: %+v", d)
+		t.Errorf("the sequence went back: %+v", d)
 	}
-	w.check()
+	w.checkInvariants()
 }
 
-func TestAMachineThatIsOffIsNotHeard(t *testing.T) {
+func TestReportsOfMachineThatIsOffAreIgnored(t *testing.T) {
 	w := newWorld(t)
 	inst := w.create()
 	w.pass(time.Second)
-	line := w.hosts.lines[inst.ID]
-	line.Print("hello\nworld")
-	line.Report(simcloud.HostStatus{Phase: simcloud.HostJoined})
-	w.befall(inst.ID, simcloud.FaultSilent)
-	line.Print("from the grave")
-	line.Report(simcloud.HostStatus{Phase: simcloud.HostJoined})
-	if err := line.Save(host.Disk{KeyPEM: []byte("x")}); err == nil {
-		t.Error("saved while off")
+	reporter := w.hosts.reporters[inst.ID]
+	reporter.Print("hello\nworld")
+	reporter.Report(simcloud.HostStatus{Phase: simcloud.HostJoined})
+	w.applyFault(inst.ID, simcloud.FaultSilent)
+	reporter.Print("after the end")
+	reporter.Report(simcloud.HostStatus{Phase: simcloud.HostJoined})
+	if err := reporter.Save(host.Disk{KeyPEM: []byte("x")}); err == nil {
+		t.Error("a machine that is off saved its disk")
 	}
 	got, _ := w.Get("alice", inst.ID)
 	if got.Host.Phase != simcloud.HostOff {
-		t.Errorf("host is %+v", got.Host)
+		t.Errorf("the status of the host is %+v", got.Host)
 	}
-	w.befall(inst.ID, simcloud.FaultRecovers)
-	line.Print("from the grave")
+	w.applyFault(inst.ID, simcloud.FaultRecovers)
+	reporter.Print("after the end")
 	w.restart()
 	console, err := w.Console("alice", inst.ID)
 	if err != nil {
@@ -304,7 +304,7 @@ func TestAMachineThatIsOffIsNotHeard(t *testing.T) {
 	}
 }
 
-func TestTheConsoleKeepsItsEnd(t *testing.T) {
+func TestConsoleKeepsItsEnd(t *testing.T) {
 	var s saved
 	for range 1000 {
 		s.print(time.Unix(0, 0), "0123456789 0123456789 0123456789")
@@ -315,7 +315,7 @@ func TestTheConsoleKeepsItsEnd(t *testing.T) {
 	}
 }
 
-func TestAChangeThatCannotBeSavedIsTriedAgain(t *testing.T) {
+func TestChangeThatCannotBeSavedIsRetried(t *testing.T) {
 	w := newWorld(t)
 	inst := w.create()
 	open := w.journal
@@ -329,20 +329,20 @@ func TestAChangeThatCannotBeSavedIsTriedAgain(t *testing.T) {
 	_, err = w.Create("alice", request(), nil)
 	wantCode(t, err, simcloud.CodeInternalError, "closed")
 	if w.agenda[0].due != w.now().Add(retryCommit) {
-		t.Errorf("tried again at %s", w.agenda[0].due)
+		t.Errorf("the next attempt is at %s", w.agenda[0].due)
 	}
 	w.start()
 	w.pass(time.Second)
 	w.wantState(inst.ID, simcloud.StateRunning)
-	w.check()
+	w.checkInvariants()
 }
 
-func TestRunLetsTimePass(t *testing.T) {
+func TestRunCarriesOutDueChanges(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
-	inst := w.create() // triggers Run
+	inst := w.create() // wakes Run
 	deadline := time.After(10 * time.Second)
 	for w.state(inst.ID) != simcloud.StateRunning {
 		select {
@@ -356,9 +356,8 @@ func TestRunLetsTimePass(t *testing.T) {
 	<-done
 }
 
-// Any sequence of operations, faults, passing time and restarts keeps the
-// books right.
-func TestBooksHoldUnderRandomOperations(t *testing.T) {
+// Invariants hold after any sequence of operations, faults, passing time and restarts.
+func TestInvariantsHoldUnderRandomOperations(t *testing.T) {
 	for seed := range uint64(8) {
 		w := newWorld(t, func(c *catalog.Catalog) {
 			c.Settings.TerminatedVisible = *seconds(3)
@@ -379,7 +378,7 @@ func TestBooksHoldUnderRandomOperations(t *testing.T) {
 					ids = append(ids, inst.ID)
 				}
 			case n < 8:
-				_, _ = w.Delete("alice", pick()) // NotFound is fine
+				_, _ = w.Delete("alice", pick()) // CodeNotFound is expected here.
 			case n < 10:
 				_, _ = w.AddFault(pick(), simcloud.InstanceFault{Kind: kinds[r.IntN(len(kinds))],
 					After: simcloud.Duration(r.IntN(3)) * simcloud.Duration(time.Second)})
@@ -396,11 +395,12 @@ func TestBooksHoldUnderRandomOperations(t *testing.T) {
 			case n < 16:
 				w.restart()
 			case n < 17:
-				_ = w.DeleteAddress("alice", addressPrefix+strings.TrimPrefix(pick(), instancePrefix)) // often there is none
+				// Often there is no such address.
+				_ = w.DeleteAddress("alice", addressPrefix+strings.TrimPrefix(pick(), instancePrefix))
 			default:
 				w.pass(time.Duration(r.IntN(3000)) * time.Millisecond)
 			}
-			w.check()
+			w.checkInvariants()
 			if t.Failed() {
 				t.Fatalf("seed %d", seed)
 			}

@@ -12,22 +12,22 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// account is a customer. Of its token only the digest is kept.
+// account is a customer. Only the digest of its token is stored.
 type account struct {
 	name     string
 	token    string
 	readOnly bool
-	regions  []string // empty: all
+	regions  []string // all if empty
 	quotas   map[string]simcloud.Quota
 }
 
 type usageKey struct{ account, region string }
 
-// usage is what counts against a quota.
+// usage counts against a quota.
 type usage struct{ instances, cpus int }
 
-// stockKey is where capacity is limited. Zone names are unique among regions.
-type stockKey struct{ zone, instanceType string }
+// capacityKey identifies a limit of capacity. Names of zones are unique across regions.
+type capacityKey struct{ zone, instanceType string }
 
 func accountsOf(c *catalog.Catalog) map[string]*account {
 	all := map[string]*account{}
@@ -42,20 +42,20 @@ func accountsOf(c *catalog.Catalog) map[string]*account {
 	return all
 }
 
-func capacityOf(c *catalog.Catalog) map[stockKey]int {
-	all := map[stockKey]int{}
+func capacityOf(c *catalog.Catalog) map[capacityKey]int {
+	all := map[capacityKey]int{}
 	for _, region := range c.Regions {
 		for _, zone := range region.Zones {
 			for instanceType, n := range zone.Capacity {
-				all[stockKey{zone.Name, instanceType}] = n
+				all[capacityKey{zone.Name, instanceType}] = n
 			}
 		}
 	}
 	return all
 }
 
-// loadLimit takes over what the admin changed about accounts and capacity. A
-// change to what the configuration no longer has is left alone.
+// loadLimit loads a change of an account or of a capacity by the admin. It ignores changes of objects that the
+// configuration no longer contains.
 func (c *Cloud) loadLimit(key string) error {
 	parts := strings.Split(key, "/")
 	switch {
@@ -80,13 +80,12 @@ func (c *Cloud) loadLimit(key string) error {
 		if _, err := c.journal.Get(key, &capacity); err != nil {
 			return err
 		}
-		c.setCapacity(stockKey{parts[1], parts[2]}, capacity.Instances)
+		c.setCapacity(capacityKey{parts[1], parts[2]}, capacity.Instances)
 	}
 	return nil
 }
 
-// Authenticate finds the account of a token. The comparison is one of digests:
-// its duration tells nothing about the token.
+// Authenticate returns the account of a token. It compares digests, so its duration reveals nothing about the token.
 func (c *Cloud) Authenticate(token string) (name string, ok bool) {
 	d := digest([]byte(token))
 	c.mu.Lock()
@@ -108,12 +107,12 @@ func (c *Cloud) SetToken(name, token string) error {
 		return fail(simcloud.CodeNotFound, "account %q does not exist", name)
 	}
 	if token == "" {
-		return fail(simcloud.CodeInvalidParameter, "token must not be empty")
+		return fail(simcloud.CodeInvalidParameter, "the token must not be empty")
 	}
 	d := digest([]byte(token))
 	for _, other := range c.accounts {
 		if other != a && other.token == d {
-			return fail(simcloud.CodeConflict, "token belongs to another account")
+			return fail(simcloud.CodeConflict, "the token belongs to another account")
 		}
 	}
 	if err := c.journal.Commit(journal.Op{Key: keyToken + name, Value: d}); err != nil {
@@ -144,8 +143,7 @@ func (c *Cloud) SetQuota(name, region string, quota simcloud.Quota) error {
 	return nil
 }
 
-// SetCapacity sets how many instances of a type a zone holds, nil for no
-// limit.
+// SetCapacity sets how many instances of a type a zone can hold, or no limit if n is nil.
 func (c *Cloud) SetCapacity(region, zone, instanceType string, n *int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,9 +154,9 @@ func (c *Cloud) SetCapacity(region, zone, instanceType string, n *int) error {
 		return fail(simcloud.CodeNotFound, "instance type %q does not exist", instanceType)
 	}
 	if n != nil && *n < 0 {
-		return fail(simcloud.CodeInvalidParameter, "instances: %d is negative", *n)
+		return fail(simcloud.CodeInvalidParameter, "instances: %d must not be negative", *n)
 	}
-	key := stockKey{zone, instanceType}
+	key := capacityKey{zone, instanceType}
 	if err := c.journal.Commit(journal.Op{Key: keyCapacity + zone + "/" + instanceType,
 		Value: simcloud.Capacity{Instances: n}}); err != nil {
 		return failJournal(err)
@@ -167,7 +165,7 @@ func (c *Cloud) SetCapacity(region, zone, instanceType string, n *int) error {
 	return nil
 }
 
-func (c *Cloud) setCapacity(key stockKey, n *int) {
+func (c *Cloud) setCapacity(key capacityKey, n *int) {
 	if n == nil {
 		delete(c.capacity, key)
 	} else {
@@ -175,7 +173,7 @@ func (c *Cloud) setCapacity(key stockKey, n *int) {
 	}
 }
 
-// count adds a record's use to the books, or takes it off them.
+// count adds a record to the usage, or subtracts it.
 func (c *Cloud) count(r *record, sign int) {
 	if r.live() {
 		c.live += sign
@@ -186,12 +184,11 @@ func (c *Cloud) count(r *record, sign int) {
 	key := usageKey{r.Account, r.Instance.Region}
 	u := c.usage[key]
 	c.usage[key] = usage{u.instances + sign, u.cpus + sign*r.TypeSpec.CPUs}
-	c.stock[stockKey{r.Instance.Zone, r.Instance.Type}] += sign
+	c.capacityUsed[capacityKey{r.Instance.Zone, r.Instance.Type}] += sign
 }
 
-// admit checks quota and capacity for so many more instances and CPUs, of
-// which all instances and all CPUs are of the type.
-func (c *Cloud) admit(a *account, region, zone, instanceType string, instances, cpus int) error {
+// checkLimits checks quota and capacity for additional instances and CPUs of the type.
+func (c *Cloud) checkLimits(a *account, region, zone, instanceType string, instances, cpus int) error {
 	used, quota := c.usage[usageKey{a.name, region}], a.quotas[region]
 	if most := quota.MaxInstances; most != nil && instances > 0 && used.instances+instances > *most {
 		return fail(simcloud.CodeQuotaExceeded, "account %q has %d of %d instances in region %q", a.name, used.instances,
@@ -201,15 +198,16 @@ func (c *Cloud) admit(a *account, region, zone, instanceType string, instances, 
 		return fail(simcloud.CodeQuotaExceeded, "account %q has %d of %d CPUs in region %q, and needs %d more", a.name,
 			used.cpus, *most, region, cpus)
 	}
-	key := stockKey{zone, instanceType}
-	if most, limited := c.capacity[key]; limited && c.stock[key]+1 > most {
-		return fail(simcloud.CodeInsufficientCapacity, "zone %q has no more instances of type %q", zone, instanceType)
+	key := capacityKey{zone, instanceType}
+	if most, limited := c.capacity[key]; limited && c.capacityUsed[key]+1 > most {
+		return fail(simcloud.CodeInsufficientCapacity, "zone %q has no capacity for another instance of type %q", zone,
+			instanceType)
 	}
 	return nil
 }
 
-// writer is the account if it may change things in a region.
-func (c *Cloud) writer(name, region string) (*account, error) {
+// writableAccount returns the account if it may change objects in a region.
+func (c *Cloud) writableAccount(name, region string) (*account, error) {
 	a := c.accounts[name]
 	switch {
 	case a == nil:
@@ -226,15 +224,14 @@ func (a *account) mayUse(region string) bool {
 	return len(a.regions) == 0 || slices.Contains(a.regions, region)
 }
 
-// fail makes an answer that is not a success.
+// fail returns an error of the cloud.
 func fail(code simcloud.ErrorCode, format string, args ...any) error {
 	return &simcloud.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// failJournal is for a change that could not be made durable, and so was not
-// made.
+// failJournal returns the error for a change that could not be saved, and so was not made.
 func failJournal(err error) error {
-	return fail(simcloud.CodeInternalError, "state cannot be saved: %v", err)
+	return fail(simcloud.CodeInternalError, "the state cannot be saved: %v", err)
 }
 
 func digest(data []byte) string {

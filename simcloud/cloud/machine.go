@@ -12,24 +12,24 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// maxConsoleBytes is how much of a console is kept.
+// maxConsoleBytes is the maximum size of a console.
 const maxConsoleBytes = 16 << 10
 
-// machine is the inside of an instance, as far as the cloud knows it.
+// machine is what the cloud knows about the machine inside an instance.
 type machine struct {
 	saved  saved
 	status simcloud.HostStatus
-	// power is the running machine's line to the cloud, nil when it is off.
-	power *power
+	// reporter is what the running machine reports to, or nil if the machine is off.
+	reporter *reporter
 }
 
-// saved is what of a machine outlives the process.
+// saved is the state of a machine that survives the process.
 type saved struct {
 	Disk    host.Disk `json:"disk"`
 	Console string    `json:"console,omitempty"`
 }
 
-// print adds a line to the console, and drops the oldest when it is full.
+// print adds a line to the console, and removes the oldest lines if it is full.
 func (s *saved) print(now time.Time, line string) {
 	line = strings.Map(func(r rune) rune {
 		if r < ' ' {
@@ -45,44 +45,42 @@ func (s *saved) print(now time.Time, line string) {
 	}
 }
 
-// operate switches an instance's machine on, off, or off and on, as its record
-// demands.
-func (c *Cloud) operate(inst *instance, old *record) {
+// switchMachine switches an instance's machine on, off, or off and on, as its record requires.
+func (c *Cloud) switchMachine(inst *instance, old *record) {
 	rec := inst.rec
 	id := rec.Instance.ID
 	m := &inst.machine
 	changed := old.Boots != rec.Boots || old.TypeSpec.Name != rec.TypeSpec.Name ||
 		old.ImageSpec.Name != rec.ImageSpec.Name || old.Instance.KubeletVersion != rec.Instance.KubeletVersion
-	if m.power != nil && (changed || !rec.switchedOn()) {
-		m.power = nil
+	if m.reporter != nil && (changed || !rec.switchedOn()) {
+		m.reporter = nil
 		m.saved.print(c.now(), "machine stops")
 		c.hosts.Stop(id)
 	}
-	if m.power != nil || !rec.switchedOn() {
+	if m.reporter != nil || !rec.switchedOn() {
 		return
 	}
 	var userData []byte
 	if _, err := c.journal.Get(keyUserData+id, &userData); err != nil {
-		// The machine starts and says that it has no user data.
-		c.log.Error("user data of an instance cannot be read", "instance", id, "error", err)
+		// The machine starts and reports that it has no user data.
+		c.log.Error("cannot read the user data of an instance", "instance", id, "error", err)
 	}
 	m.saved.print(c.now(), "machine starts")
 	m.status = simcloud.HostStatus{Phase: simcloud.HostJoining, Message: "starting"}
-	m.power = &power{cloud: c, inst: inst}
-	address, _ := netip.ParseAddr(rec.Instance.PrivateIPs[0]) // our own
+	m.reporter = &reporter{cloud: c, inst: inst}
+	address, _ := netip.ParseAddr(rec.Instance.PrivateIPs[0]) // The cloud itself formatted the address.
 	c.hosts.Start(host.Spec{
 		ID: id, ProviderID: rec.Instance.ProviderID, Hostname: rec.Instance.Hostname,
 		Region: rec.Instance.Region, Zone: rec.Instance.Zone, Type: rec.TypeSpec, Image: rec.ImageSpec,
 		KubeletVersion: rec.Instance.KubeletVersion, Address: address, PodNet: slotPodNet(rec.PodSlot),
 		UserData: userData, Boots: rec.Boots, Settings: c.settings.Host, Disk: m.saved.Disk,
-	}, m.power)
+	}, m.reporter)
 }
 
-// hostStatus is what the machine says of itself, or what is said in its place
-// while it is off.
+// hostStatus returns the status that the machine reports, or a status for a machine that is off.
 func (inst *instance) hostStatus() simcloud.HostStatus {
 	switch rec := inst.rec; {
-	case inst.machine.power != nil:
+	case inst.machine.reporter != nil:
 		return inst.machine.status
 	case rec.Silent:
 		return simcloud.HostStatus{Phase: simcloud.HostOff, Message: "fault: silent"}
@@ -92,22 +90,21 @@ func (inst *instance) hostStatus() simcloud.HostStatus {
 	return simcloud.HostStatus{Phase: simcloud.HostOff}
 }
 
-// power is the line of one switched-on machine to the cloud. What a machine
-// says that has been switched off since is not heard.
-type power struct {
+// reporter receives the reports of one switched-on machine. It ignores reports after the machine was switched off.
+type reporter struct {
 	cloud *Cloud
 	inst  *instance
 }
 
-var errOff = errors.New("machine is switched off")
+var errOff = errors.New("the machine is switched off")
 
-// report changes what is known of the machine, and makes it durable if asked to.
-func (p *power) report(durable bool, do func(m *machine)) error {
+// report changes the state of the machine, and saves it if durable is set.
+func (p *reporter) report(durable bool, do func(m *machine)) error {
 	c := p.cloud
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := &p.inst.machine
-	if m.power != p {
+	if m.reporter != p {
 		return errOff
 	}
 	do(m)
@@ -118,24 +115,24 @@ func (p *power) report(durable bool, do func(m *machine)) error {
 }
 
 // Save implements host.Reporter.
-func (p *power) Save(disk host.Disk) error {
+func (p *reporter) Save(disk host.Disk) error {
 	return p.report(true, func(m *machine) { m.saved.Disk = disk })
 }
 
-// Report implements host.Reporter. It is an occasion to save the console.
-func (p *power) Report(status simcloud.HostStatus) {
+// Report implements host.Reporter. It also saves the console.
+func (p *reporter) Report(status simcloud.HostStatus) {
 	err := p.report(true, func(m *machine) { m.status = status })
 	if err != nil && !errors.Is(err, errOff) {
-		p.cloud.log.Error("console cannot be saved", "error", err)
+		p.cloud.log.Error("cannot save the console of an instance", "error", err)
 	}
 }
 
 // Print implements host.Reporter.
-func (p *power) Print(line string) {
+func (p *reporter) Print(line string) {
 	_ = p.report(false, func(m *machine) { m.saved.print(p.cloud.now(), line) })
 }
 
-// Console is what the machine wrote on its serial console.
+// Console returns what the machine wrote to its serial console.
 func (c *Cloud) Console(accountName, id string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

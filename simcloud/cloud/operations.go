@@ -23,12 +23,12 @@ const (
 	maxNameLength = 255
 	maxDisks      = 16
 	maxDiskGiB    = 64 << 10
-	// maxHostname is what the Node's hostname label can hold.
+	// maxHostname is the maximum length of the Node's hostname label.
 	maxHostname = 63
 )
 
-// Create makes an instance, or finds the one that the client token made.
-// Faults befall an instance that is made, from its launch on.
+// Create creates an instance, or returns the one that was created with the client token. faults are faults of a new
+// instance, counted from its launch.
 func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest,
 	faults []simcloud.InstanceFault) (*simcloud.Instance, error) {
 	parameters, err := parametersOf(req)
@@ -37,15 +37,15 @@ func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest,
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a, err := c.writer(accountName, req.Region)
+	a, err := c.writableAccount(accountName, req.Region)
 	if err != nil {
 		return nil, err
 	}
 	if req.ClientToken != "" {
 		if inst := c.tokens[tokenKey{accountName, req.ClientToken}]; inst != nil {
 			if inst.rec.Parameters != parameters {
-				return nil, fail(simcloud.CodeIdempotentParameterMismatch, "clientToken %q made instance %s with other parameters",
-					req.ClientToken, inst.rec.Instance.ID)
+				return nil, fail(simcloud.CodeIdempotentParameterMismatch, "clientToken %q was used for instance %s with other "+
+					"parameters", req.ClientToken, inst.rec.Instance.ID)
 			}
 			return c.answer(inst, inst.rec), nil
 		}
@@ -56,7 +56,7 @@ func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest,
 		return nil, err
 	}
 	out := &next.Instance
-	if err := c.admit(a, out.Region, out.Zone, out.Type, 1, next.TypeSpec.CPUs); err != nil {
+	if err := c.checkLimits(a, out.Region, out.Zone, out.Type, 1, next.TypeSpec.CPUs); err != nil {
 		return nil, err
 	}
 	slot, ok := c.slots.take()
@@ -85,7 +85,7 @@ func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest,
 	if len(req.UserData) > 0 {
 		ops = append(ops, journal.Op{Key: keyUserData + out.ID, Value: req.UserData})
 	}
-	c.order = append(c.order, inst) // its sequence is the highest
+	c.order = append(c.order, inst) // It has the highest sequence.
 	if err := c.commit(inst, next, ops...); err != nil {
 		c.order = c.order[:len(c.order)-1]
 		c.slots.release(slot)
@@ -95,7 +95,7 @@ func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest,
 	return c.answer(inst, next), nil
 }
 
-// resolve turns a request into a record without what only this instance has.
+// resolve converts a request to a record, without the fields that are unique to an instance.
 func (c *Cloud) resolve(req simcloud.CreateInstanceRequest) (*record, error) {
 	invalid := func(format string, args ...any) (*record, error) {
 		return nil, fail(simcloud.CodeInvalidParameter, format, args...)
@@ -125,23 +125,24 @@ func (c *Cloud) resolve(req simcloud.CreateInstanceRequest) (*record, error) {
 		return nil, err
 	}
 	if req.Hostname != "" && !isHostname(req.Hostname) {
-		return invalid("hostname: %q is not a DNS subdomain of at most %d characters", req.Hostname, maxHostname)
+		return invalid("hostname: %q must be a DNS subdomain of at most %d characters", req.Hostname, maxHostname)
 	}
 	if req.Hostname == "" && isHostname(req.Name) {
 		req.Hostname = req.Name
 	}
 	if len(req.UserData) > simcloud.MaxUserDataBytes {
-		return invalid("userData: %d bytes are more than %d", len(req.UserData), simcloud.MaxUserDataBytes)
+		return invalid("userData: %d bytes are more than the maximum of %d", len(req.UserData), simcloud.MaxUserDataBytes)
 	}
 	if err := validateTags(req.Tags); err != nil {
 		return nil, err
 	}
 	if len(req.Disks) > maxDisks {
-		return invalid("disks: %d are more than %d", len(req.Disks), maxDisks)
+		return invalid("disks: %d disks are more than the maximum of %d", len(req.Disks), maxDisks)
 	}
 	for _, d := range req.Disks {
 		if len(validation.IsDNS1123Label(d.Name)) > 0 || d.SizeGiB < 1 || d.SizeGiB > maxDiskGiB {
-			return invalid("disks: %q of %d GiB needs a DNS label as its name and 1 to %d GiB", d.Name, d.SizeGiB, maxDiskGiB)
+			return invalid("disks: the name of %q with %d GiB must be a DNS label, and its size from 1 to %d GiB", d.Name,
+				d.SizeGiB, maxDiskGiB)
 		}
 	}
 	rec := &record{TypeSpec: *instanceType, ImageSpec: *image, Instance: simcloud.Instance{
@@ -155,7 +156,7 @@ func (c *Cloud) resolve(req simcloud.CreateInstanceRequest) (*record, error) {
 	return rec, nil
 }
 
-// Delete begins an instance's end.
+// Delete begins the termination of an instance.
 func (c *Cloud) Delete(accountName, id string) (*simcloud.Instance, error) {
 	return c.change(accountName, id, func(next *record) error {
 		if s := next.Instance.State; s != simcloud.StateShuttingDown && s != simcloud.StateTerminated {
@@ -200,7 +201,7 @@ func (c *Cloud) Update(accountName, id string, req simcloud.UpdateInstanceReques
 	return c.change(accountName, id, func(next *record) error {
 		out := &next.Instance
 		if s := out.State; s != simcloud.StateRunning && s != simcloud.StateStopped {
-			return fail(simcloud.CodeConflict, "instance %s is %s: it must be running or stopped", id, s)
+			return fail(simcloud.CodeConflict, "instance %s is %s, but must be running or stopped", id, s)
 		}
 		mode := simcloud.InPlaceLive
 		stricter := func(m simcloud.InPlaceMode) {
@@ -231,16 +232,16 @@ func (c *Cloud) Update(accountName, id string, req simcloud.UpdateInstanceReques
 		}
 		if req.KubeletVersion != "" && req.KubeletVersion != out.KubeletVersion {
 			if !catalog.IsVersion(req.KubeletVersion) {
-				return fail(simcloud.CodeInvalidParameter, "kubeletVersion: %q is not of the form v1.2.3", req.KubeletVersion)
+				return fail(simcloud.CodeInvalidParameter, "kubeletVersion: %q must have the form v1.2.3", req.KubeletVersion)
 			}
 			stricter(c.catalog.KubeletInPlace)
 			out.KubeletVersion = req.KubeletVersion
 		}
 		if mode == simcloud.InPlaceUnsupported {
-			return fail(simcloud.CodeUnsupportedOperation, "instance %s cannot become %+v in place", id, req)
+			return fail(simcloud.CodeUnsupportedOperation, "instance %s cannot be changed to %+v in place", id, req)
 		}
 		if next.TypeSpec.Name != old.Name {
-			if err := c.admit(c.accounts[accountName], out.Region, out.Zone, out.Type, 0,
+			if err := c.checkLimits(c.accounts[accountName], out.Region, out.Zone, out.Type, 0,
 				next.TypeSpec.CPUs-old.CPUs); err != nil {
 				return err
 			}
@@ -252,7 +253,7 @@ func (c *Cloud) Update(accountName, id string, req simcloud.UpdateInstanceReques
 	})
 }
 
-// AddFault lets something befall an instance, whoever's it is.
+// AddFault adds a fault to an instance of any account.
 func (c *Cloud) AddFault(id string, fault simcloud.InstanceFault) (*simcloud.Record, error) {
 	if err := ValidateFault(fault); err != nil {
 		return nil, err
@@ -273,17 +274,17 @@ func (c *Cloud) AddFault(id string, fault simcloud.InstanceFault) (*simcloud.Rec
 	return inst.dump(), nil
 }
 
-// ValidateFault refuses kinds that do not exist and times that make no sense.
+// ValidateFault returns an error for an unknown kind or an invalid time.
 func ValidateFault(f simcloud.InstanceFault) error {
 	switch f.Kind {
 	case simcloud.FaultBootDelay:
 		if f.Delay <= 0 {
-			return fail(simcloud.CodeInvalidParameter, "delay: %s is not positive", f.Delay)
+			return fail(simcloud.CodeInvalidParameter, "delay: %s must be positive", f.Delay)
 		}
 	case simcloud.FaultNeverBoots, simcloud.FaultGivesUp, simcloud.FaultNeverRegisters, simcloud.FaultDies,
 		simcloud.FaultVanishes, simcloud.FaultReclaimed, simcloud.FaultSilent, simcloud.FaultRecovers:
 		if f.Delay != 0 {
-			return fail(simcloud.CodeInvalidParameter, "delay: belongs to %s only", simcloud.FaultBootDelay)
+			return fail(simcloud.CodeInvalidParameter, "delay: only allowed for %s", simcloud.FaultBootDelay)
 		}
 	default:
 		return fail(simcloud.CodeInvalidParameter, "kind: %q does not exist", f.Kind)
@@ -295,7 +296,7 @@ func ValidateFault(f simcloud.InstanceFault) error {
 	return nil
 }
 
-// change makes a change that the owner asked for.
+// change carries out a change that the owner requested.
 func (c *Cloud) change(accountName, id string, do func(next *record) error) (*simcloud.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,16 +304,16 @@ func (c *Cloud) change(accountName, id string, do func(next *record) error) (*si
 	if inst == nil || inst.rec.Account != accountName || inst.rec.Hidden {
 		return nil, failNoInstance(id)
 	}
-	if _, err := c.writer(accountName, inst.rec.Instance.Region); err != nil {
+	if _, err := c.writableAccount(accountName, inst.rec.Instance.Region); err != nil {
 		return nil, err
 	}
 	now := c.now()
 	next := inst.rec.clone()
-	next.advance(now, c.settings) // what is due comes before what is asked
+	next.advance(now, c.settings) // Changes that are due come before the requested change.
 	if err := do(next); err != nil {
 		return nil, err
 	}
-	next.advance(now, c.settings) // with times of 0
+	next.advance(now, c.settings) // for changes with a duration of 0
 	if err := c.commit(inst, next); err != nil {
 		return nil, failJournal(err)
 	}
@@ -323,8 +324,7 @@ func failNoInstance(id string) error {
 	return fail(simcloud.CodeNotFound, "instance %q does not exist", id)
 }
 
-// parametersOf is the digest of all that must be the same when a client token
-// is used again.
+// parametersOf returns the digest of the parameters that must be the same if a client token is used again.
 func parametersOf(req simcloud.CreateInstanceRequest) (string, error) {
 	data, err := json.Marshal(req)
 	if err != nil {
@@ -346,25 +346,26 @@ func (c *Cloud) newID() string {
 	}
 }
 
-// jitter is a share of the whole that depends on the instance only.
+// jitter returns a share of whole that only depends on the instance.
 func jitter(id string, whole simcloud.Duration) time.Duration {
 	h := fnv.New32a()
 	h.Write([]byte(id))
 	return time.Duration(float64(whole) * float64(h.Sum32()) / math.MaxUint32)
 }
 
-// isHostname admits only what fits the hostname label too.
+// isHostname reports whether a name is a valid host name that fits into the hostname label.
 func isHostname(name string) bool {
 	return len(name) <= maxHostname && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
 func validateTags(tags map[string]string) error {
 	if len(tags) > simcloud.MaxTags {
-		return fail(simcloud.CodeInvalidParameter, "tags: %d are more than %d", len(tags), simcloud.MaxTags)
+		return fail(simcloud.CodeInvalidParameter, "tags: %d tags are more than the maximum of %d", len(tags),
+			simcloud.MaxTags)
 	}
 	for key, value := range tags {
 		if key == "" || strings.Contains(key, "=") {
-			return fail(simcloud.CodeInvalidParameter, "tags: key %q is empty or has a '='", key)
+			return fail(simcloud.CodeInvalidParameter, "tags: key %q must not be empty or contain '='", key)
 		}
 		if err := printable("tags: key", key, simcloud.MaxTagKeyLength); err != nil {
 			return err
@@ -376,13 +377,13 @@ func validateTags(tags map[string]string) error {
 	return nil
 }
 
-// printable refuses text that cannot be shown on one line.
+// printable returns an error for text that cannot be shown on one line.
 func printable(field, text string, most int) error {
 	if len(text) > most {
-		return fail(simcloud.CodeInvalidParameter, "%s: %d bytes are more than %d", field, len(text), most)
+		return fail(simcloud.CodeInvalidParameter, "%s: %d bytes are more than the maximum of %d", field, len(text), most)
 	}
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-		return fail(simcloud.CodeInvalidParameter, "%s: %q is not printable UTF-8", field, text)
+		return fail(simcloud.CodeInvalidParameter, "%s: %q must be printable UTF-8", field, text)
 	}
 	return nil
 }

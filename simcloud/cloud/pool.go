@@ -2,8 +2,8 @@ package cloud
 
 import "net/netip"
 
-// pool gives out numbers below size, each to one holder at a time and the
-// ones returned last after all others.
+// pool allocates numbers below size. Each number has one owner at a time. A released number is allocated again only
+// after all others.
 type pool struct {
 	size int
 	next int
@@ -12,7 +12,7 @@ type pool struct {
 
 func newPool(size int) *pool { return &pool{size: size, used: map[int]bool{}} }
 
-// take reports false when all are given out.
+// take allocates a number. It returns false if all are in use.
 func (p *pool) take() (int, bool) {
 	if len(p.used) >= p.size {
 		return 0, false
@@ -25,7 +25,7 @@ func (p *pool) take() (int, bool) {
 	return n, true
 }
 
-// reserve takes a number that is known to be in use.
+// reserve allocates a number that is in use already.
 func (p *pool) reserve(n int) {
 	p.used[n] = true
 	p.next = (n + 1) % p.size
@@ -36,11 +36,10 @@ func (p *pool) release(n int) { delete(p.used, n) }
 // maxInstances is how many live instances have a network for their pods.
 const maxInstances = 1 << 14
 
-// Each live instance has a slot: an address of its own in 10.0.0.0/8 and a
-// network for 254 pods in 100.64.0.0/10. None of them leads anywhere.
+// Each live instance has a slot: an address in 10.0.0.0/8 and a network for 254 pods in 100.64.0.0/10. No traffic
+// reaches them.
 
-// slotAddress steps over addresses that end in 0 or 255, which look wrong to
-// people.
+// slotAddress skips addresses that end in 0 or 255, because these look like network or broadcast addresses.
 func slotAddress(slot int) netip.Addr {
 	low, high := slot%254+1, slot/254
 	return netip.AddrFrom4([4]byte{10, 0, byte(high), byte(low)})

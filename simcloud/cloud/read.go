@@ -10,13 +10,13 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// version is a record that readers may still see, and when it was written.
+// version is a record that readers may still see, and the time at which it was written.
 type version struct {
 	at  time.Time
 	rec *record
 }
 
-// lags are how far what is reported is behind the writes.
+// lags are how far reads lag behind the writes.
 type lags struct{ get, list, tags simcloud.Duration }
 
 func lagsOf(s simcloud.Settings) lags {
@@ -26,9 +26,8 @@ func lagsOf(s simcloud.Settings) lags {
 
 func (l lags) longest() simcloud.Duration { return max(l.get, l.list, l.tags) }
 
-// remember notes an instance's new record for readers, and drops what none of
-// them can see any more.
-func (c *Cloud) remember(inst *instance) {
+// addVersion adds an instance's new record to its versions, and drops those that no reader can see any more.
+func (c *Cloud) addVersion(inst *instance) {
 	longest := lagsOf(c.settings).longest()
 	if longest == 0 {
 		inst.versions = nil
@@ -45,15 +44,15 @@ func (c *Cloud) remember(inst *instance) {
 	inst.versions = append(slices.Clone(inst.versions[visible:]), version{now, inst.rec})
 }
 
-// settle makes all that was written so far visible at once.
-func (c *Cloud) settle() {
+// showAll makes everything that was written so far visible at once.
+func (c *Cloud) showAll() {
 	for _, inst := range c.instances {
 		inst.versions = []version{{rec: inst.rec}}
 	}
 }
 
-// before is the record that there was so long ago, nil if none.
-func (c *Cloud) before(inst *instance, lag simcloud.Duration) *record {
+// recordBefore returns the record that was current lag ago, or nil.
+func (c *Cloud) recordBefore(inst *instance, lag simcloud.Duration) *record {
 	if lag == 0 || len(inst.versions) == 0 {
 		return inst.rec
 	}
@@ -67,34 +66,34 @@ func (c *Cloud) before(inst *instance, lag simcloud.Duration) *record {
 	return rec
 }
 
-// seen is the record that a reader who is so far behind finds now, nil if none.
-func (c *Cloud) seen(inst *instance, lag simcloud.Duration) *record {
-	rec := c.before(inst, lag)
+// visibleRecord returns the record that a reader with the lag sees now, or nil.
+func (c *Cloud) visibleRecord(inst *instance, lag simcloud.Duration) *record {
+	rec := c.recordBefore(inst, lag)
 	if rec == nil || rec.Hidden {
 		return nil
 	}
 	if tagLag := lagsOf(c.settings).tags; tagLag > lag {
 		rec = rec.clone()
 		rec.Instance.Tags = nil
-		if older := c.before(inst, tagLag); older != nil {
+		if older := c.recordBefore(inst, tagLag); older != nil {
 			rec.Instance.Tags = older.Instance.Tags
 		}
 	}
 	return rec
 }
 
-// read is what a reader is shown of a record that he sees.
+// read returns a record as a reader sees it.
 func (c *Cloud) read(inst *instance, rec *record) *simcloud.Instance {
 	out := c.answer(inst, rec)
 	inst.reads++
 	returns := time.Duration(c.settings.Semantics.StateReturns)
-	if inst.reads%2 == 0 && inst.former != "" && c.now().Before(inst.since.Add(returns)) {
-		out.State = inst.former
+	if inst.reads%2 == 0 && inst.previousState != "" && c.now().Before(inst.stateSince.Add(returns)) {
+		out.State = inst.previousState
 	}
 	return out
 }
 
-// answer is what a customer is reported about a record.
+// answer returns a record as a customer sees it.
 func (c *Cloud) answer(inst *instance, rec *record) *simcloud.Instance {
 	out, s := inst.view(rec), c.settings.Semantics
 	c.answers++
@@ -114,27 +113,26 @@ func (c *Cloud) answer(inst *instance, rec *record) *simcloud.Instance {
 	return out
 }
 
-// view is an instance as it is. It shares maps and slices with the
-// record, which are never changed.
+// view returns an instance as it is. It shares maps and slices with the record, which are never changed.
 func (inst *instance) view(rec *record) *simcloud.Instance {
 	out := rec.Instance
 	out.Host = inst.hostStatus()
 	return &out
 }
 
-// Get reads an instance, as late as the read lag says.
+// Get returns an instance, with the lag of reads.
 func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if inst := c.instances[id]; inst != nil && inst.rec.Account == accountName {
-		if rec := c.seen(inst, lagsOf(c.settings).get); rec != nil {
+		if rec := c.visibleRecord(inst, lagsOf(c.settings).get); rec != nil {
 			return c.read(inst, rec), nil
 		}
 	}
 	return nil, failNoInstance(id)
 }
 
-// List reads a page of instances, as late as the read lag says.
+// List returns a page of instances, with the lag of lists.
 func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simcloud.InstanceList, error) {
 	limit, after, err := pageOf(o)
 	if err != nil {
@@ -149,7 +147,7 @@ func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simc
 		if inst.rec.Account != accountName {
 			continue
 		}
-		rec := c.seen(inst, lag)
+		rec := c.visibleRecord(inst, lag)
 		if rec == nil || !matches(rec, o) {
 			continue
 		}
@@ -160,11 +158,11 @@ func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simc
 		page.Instances = append(page.Instances, *c.read(inst, rec))
 		after = rec.Sequence
 	}
-	c.disturb(page)
+	c.applyListSemantics(page)
 	return page, nil
 }
 
-// filter is what a list is narrowed by.
+// filter returns the options that a list applies.
 func (c *Cloud) filter(o simcloud.ListInstancesOptions) simcloud.ListInstancesOptions {
 	if c.settings.Semantics.FiltersIgnored {
 		o.Tags, o.HasTags, o.Name = nil, nil, ""
@@ -172,8 +170,8 @@ func (c *Cloud) filter(o simcloud.ListInstancesOptions) simcloud.ListInstancesOp
 	return o
 }
 
-// disturb makes a page of instances what the settings have it be.
-func (c *Cloud) disturb(page *simcloud.InstanceList) {
+// applyListSemantics changes a page of instances as the semantics require.
+func (c *Cloud) applyListSemantics(page *simcloud.InstanceList) {
 	if len(page.Instances) == 0 {
 		return
 	}
@@ -188,13 +186,13 @@ func (c *Cloud) disturb(page *simcloud.InstanceList) {
 	}
 }
 
-// candidates are the instances after a sequence that may match, in order.
-// Looking for a rare tag must not cost a pass over the whole fleet.
+// candidates returns the instances after a sequence that may match, in order. A rare tag must not cost a pass over all
+// instances.
 func (c *Cloud) candidates(o simcloud.ListInstancesOptions, after int) []*instance {
 	start, _ := c.position(after + 1)
 	rest := c.order[start:]
 	if lags := lagsOf(c.settings); lags.list > 0 || lags.tags > 0 {
-		return rest // the index knows current tags only
+		return rest // The index only has current tags.
 	}
 	var rarest map[*instance]bool
 	for key, value := range o.Tags {
@@ -235,7 +233,7 @@ func matches(rec *record, o simcloud.ListInstancesOptions) bool {
 		(len(o.States) == 0 || slices.Contains(o.States, i.State))
 }
 
-// pageOf is how long a page is and what it comes after.
+// pageOf returns the length of a page and the sequence after which it begins.
 func pageOf(o simcloud.ListInstancesOptions) (limit, after int, err error) {
 	if o.Limit == 0 {
 		o.Limit = simcloud.MaxPageSize
@@ -247,8 +245,8 @@ func pageOf(o simcloud.ListInstancesOptions) (limit, after int, err error) {
 	return o.Limit, after, err
 }
 
-// A token is the sequence of the last instance on the page: instances that
-// come and go meanwhile do not move the others.
+// A token is the sequence of the last instance on the page. Instances that are created or deleted meanwhile do not move
+// the others.
 
 func encodeNext(after int) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(after)))
@@ -264,10 +262,10 @@ func decodeNext(token string) (int, error) {
 			return after, nil
 		}
 	}
-	return 0, fail(simcloud.CodeInvalidParameter, "nextToken: %q is not one that a list returned", token)
+	return 0, fail(simcloud.CodeInvalidParameter, "nextToken: %q was not returned by a list", token)
 }
 
-// Current reads an instance as it is, without lag: for faults to match on.
+// Current returns an instance without lag, for fault rules.
 func (c *Cloud) Current(accountName, id string) (*simcloud.Instance, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -278,7 +276,7 @@ func (c *Cloud) Current(accountName, id string) (*simcloud.Instance, bool) {
 	return inst.view(inst.rec), true
 }
 
-// Regions lists the regions open to an account.
+// Regions returns the regions that an account may use.
 func (c *Cloud) Regions(accountName string) []simcloud.Region {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,13 +295,13 @@ func (c *Cloud) Regions(accountName string) []simcloud.Region {
 	return all
 }
 
-// InstanceTypes lists all types.
+// InstanceTypes returns all types.
 func (c *Cloud) InstanceTypes() []simcloud.InstanceType { return c.catalog.InstanceTypes }
 
-// Images lists all images.
+// Images returns all images.
 func (c *Cloud) Images() []simcloud.Image { return c.catalog.Images }
 
-// Dump tells everything about all instances.
+// Dump returns everything about all instances.
 func (c *Cloud) Dump() *simcloud.Dump {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -332,7 +330,7 @@ func (inst *instance) dump() *simcloud.Record {
 	return out
 }
 
-// Count fills in the statistics that are about instances.
+// Count adds the statistics about instances.
 func (c *Cloud) Count(s *simcloud.Statistics) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

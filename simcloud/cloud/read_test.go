@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/simcloud/catalog"
 )
 
-func TestOneClientTokenMakesOneInstance(t *testing.T) {
+func TestClientTokenCreatesOneInstance(t *testing.T) {
 	w := newWorld(t)
 	ids := make([]string, 50)
 	var group sync.WaitGroup
@@ -42,11 +42,11 @@ func TestOneClientTokenMakesOneInstance(t *testing.T) {
 		}
 	}
 	if other, err := w.Create("bob", request(withToken("t")), nil); err != nil || other.ID == ids[0] {
-		t.Errorf("another account's token: %+v %v", other, err)
+		t.Errorf("the same token of another account: %+v %v", other, err)
 	}
 }
 
-func TestATokenIsAnsweredEvenWithoutQuota(t *testing.T) {
+func TestRepeatedClientTokenNeedsNoQuota(t *testing.T) {
 	w := newWorld(t)
 	inst := w.create(withToken("t"))
 	none := 0
@@ -54,7 +54,7 @@ func TestATokenIsAnsweredEvenWithoutQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	if same := w.create(withToken("t")); same.ID != inst.ID {
-		t.Error("another instance was made")
+		t.Error("another instance was created")
 	}
 }
 
@@ -80,7 +80,7 @@ func TestQuotaAndCapacity(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.Create("alice", request(), nil)
-	wantCode(t, err, simcloud.CodeQuotaExceeded, "") // shutting down still counts
+	wantCode(t, err, simcloud.CodeQuotaExceeded, "") // An instance that shuts down still counts.
 	w.pass(time.Second)
 	w.create()
 
@@ -99,10 +99,10 @@ func TestQuotaAndCapacity(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.create(gpu)
-	w.check()
+	w.checkInvariants()
 }
 
-func TestWhoMayDoWhat(t *testing.T) {
+func TestPermissionsOfAccounts(t *testing.T) {
 	w := newWorld(t)
 	inst := w.create()
 	_, err := w.Create("guest", request(), nil)
@@ -137,7 +137,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-func TestBadRequestsNameTheField(t *testing.T) {
+func TestInvalidRequestsNameTheField(t *testing.T) {
 	w := newWorld(t)
 	many := map[string]string{}
 	for i := range simcloud.MaxTags + 1 {
@@ -155,17 +155,17 @@ func TestBadRequestsNameTheField(t *testing.T) {
 		"userData": func(r *simcloud.CreateInstanceRequest) {
 			r.UserData = make([]byte, simcloud.MaxUserDataBytes+1)
 		},
-		"tags":              func(r *simcloud.CreateInstanceRequest) { r.Tags = many },
-		"tags: key":         withTags("a=b", "c"),
-		"tags: value of k":  withTags("k", long),
-		"disks":             func(r *simcloud.CreateInstanceRequest) { r.Disks = []simcloud.Disk{{Name: "d"}} },
-		"tags: key \"\" is": withTags("", "c"),
+		"tags":                func(r *simcloud.CreateInstanceRequest) { r.Tags = many },
+		"tags: key":           withTags("a=b", "c"),
+		"tags: value of k":    withTags("k", long),
+		"disks":               func(r *simcloud.CreateInstanceRequest) { r.Disks = []simcloud.Disk{{Name: "d"}} },
+		"tags: key \"\" must": withTags("", "c"),
 	} {
 		_, err := w.Create("alice", request(change), nil)
 		wantCode(t, err, simcloud.CodeInvalidParameter, field)
 	}
 	if n := w.Dump().InstancesCreated; n != 0 {
-		t.Errorf("%d instances were made", n)
+		t.Errorf("%d instances were created", n)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestAddressesAreUnique(t *testing.T) {
 		}
 	}
 	if _, ok := p.take(); ok {
-		t.Error("took more than there are")
+		t.Error("take returned a number although all are in use")
 	}
 	p.release(1)
 	if got, _ := p.take(); got != 1 {
@@ -225,17 +225,17 @@ func TestTags(t *testing.T) {
 	_, err = w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"a=": "1"}})
 	wantCode(t, err, simcloud.CodeInvalidParameter, "a=")
 	for name, condition := range map[string]map[string]string{
-		"another value": {"keep": "1", "change": "1"}, "no such tag": {"drop": "1"}, "empty, and missing": {"drop": ""},
+		"another value": {"keep": "1", "change": "1"}, "missing tag": {"drop": "1"}, "missing tag, empty value": {"drop": ""},
 	} {
 		_, err = w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"keep": name}, If: condition})
 		wantCode(t, err, simcloud.CodeConflict, "if: tag")
 	}
 	if got, err = w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Remove: []string{"absent"},
 		If: map[string]string{"keep": "1", "new": ""}}); err != nil || fmt.Sprint(got.Tags) != "map[change:2 keep:1 new:]" {
-		t.Errorf("a condition that holds: %v %v", got, err)
+		t.Errorf("with a condition that is met: %v %v", got, err)
 	}
 	if fmt.Sprint(inst.Tags) != "map[change:1 drop:1 keep:1]" {
-		t.Errorf("an answer given before changed to %v", inst.Tags)
+		t.Errorf("an earlier answer changed to %v", inst.Tags)
 	}
 	for _, test := range []struct {
 		o    simcloud.ListInstancesOptions
@@ -253,15 +253,14 @@ func TestTags(t *testing.T) {
 	} {
 		list, err := w.List("alice", test.o)
 		if err != nil || len(list.Instances) != test.want {
-			t.Errorf("%+v: got %d, want %d (%v)", test.o, len(list.Instances), test.want, err)
+			t.Errorf("%+v: got %d, expected %d (%v)", test.o, len(list.Instances), test.want, err)
 		}
 	}
-	w.check()
+	w.checkInvariants()
 }
 
-// Every instance that exists all the time is listed exactly once, whatever is
-// made and forgotten between two pages, and by whichever way the candidates
-// were found.
+// Each instance that exists all the time is listed exactly once, even if others are created and deleted between two
+// pages, and for each way to find candidates.
 func TestPagesAreStable(t *testing.T) {
 	for _, rare := range []bool{false, true} {
 		for _, limit := range []int{1, 3, 7, 20, 1000} {
@@ -324,12 +323,12 @@ func TestReadsLagBehindWrites(t *testing.T) {
 	w := newWorld(t)
 	old := w.create(withTags("v", "1"))
 	w.set(simcloud.SettingsPatch{ReadLag: seconds(10)})
-	w.wantState(old.ID, simcloud.StatePending) // written before the lag
+	w.wantState(old.ID, simcloud.StatePending) // It was written before the lag was set.
 
 	w.pass(time.Second)
 	young := w.create()
 	if young.State != simcloud.StatePending {
-		t.Errorf("the answer to a write lags: %+v", young)
+		t.Errorf("the answer to a write has a lag: %+v", young)
 	}
 	if _, err := w.UpdateTags("alice", old.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"v": "2"}}); err != nil {
 		t.Fatal(err)
@@ -342,7 +341,7 @@ func TestReadsLagBehindWrites(t *testing.T) {
 		}
 		return len(list.Instances)
 	}
-	w.pass(time.Second) // the young one boots
+	w.pass(time.Second) // The second instance boots.
 	w.pass(8999 * time.Millisecond)
 	w.wantState(old.ID, simcloud.StatePending)
 	w.wantState(young.ID, "")
@@ -358,7 +357,7 @@ func TestReadsLagBehindWrites(t *testing.T) {
 	w.pass(time.Second)
 	w.wantState(young.ID, simcloud.StateRunning)
 
-	// A change does not wait to be readable.
+	// A change of an instance does not require that it is readable.
 	if _, err := w.Delete("alice", w.create().ID); err != nil {
 		t.Error(err)
 	}
@@ -367,13 +366,13 @@ func TestReadsLagBehindWrites(t *testing.T) {
 	}
 	w.pass(time.Second)
 	w.wantState(young.ID, simcloud.StateRunning)
-	w.restart() // a new process knows the present only
+	w.restart() // A new process only knows the current state.
 	w.wantState(young.ID, simcloud.StateTerminated)
 	if got := w.Settings().ReadLag; got != *seconds(10) {
 		t.Errorf("the lag after a restart is %s", got)
 	}
-	w.befall(young.ID, simcloud.FaultVanishes)
-	w.befall(old.ID, simcloud.FaultVanishes)
+	w.applyFault(young.ID, simcloud.FaultVanishes)
+	w.applyFault(old.ID, simcloud.FaultVanishes)
 	w.wantState(old.ID, simcloud.StateRunning)
 	w.pass(10 * time.Second)
 	w.wantState(old.ID, "")
@@ -384,12 +383,12 @@ func TestReadsLagBehindWrites(t *testing.T) {
 	}
 }
 
-func TestSettingsOverlayTheConfiguration(t *testing.T) {
+func TestChangedSettingsOverrideConfiguration(t *testing.T) {
 	w := newWorld(t)
 	yes := true
 	w.set(simcloud.SettingsPatch{BootTime: seconds(7), Host: &simcloud.HostSettingsPatch{Reregister: &yes}})
 	w.set(simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{PodStartTime: seconds(3)}})
-	w.catalog.Settings.ShutdownTime = *seconds(9) // another configuration file
+	w.catalog.Settings.ShutdownTime = *seconds(9) // as in another configuration file
 	w.restart()
 	s := w.Settings()
 	if s.BootTime != *seconds(7) || s.ShutdownTime != *seconds(9) || !s.Host.Reregister ||
@@ -417,7 +416,7 @@ func TestStatistics(t *testing.T) {
 		fmt.Sprint(s.States) != "map[pending:1 running:1 terminated:1]" {
 		t.Errorf("got %+v", s)
 	}
-	w.befall(b.ID, simcloud.FaultDies)
+	w.applyFault(b.ID, simcloud.FaultDies)
 	w.Count(&s)
 	if s.InstancesLive != 2 || s.States[simcloud.StateStopped] != 1 {
 		t.Errorf("got %+v", s)

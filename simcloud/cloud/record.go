@@ -7,42 +7,40 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// record is all that is kept of an instance. A record that was committed is
-// never changed: changing is making another one. Times are zero where nothing
-// is to happen.
+// record is the saved state of an instance. A committed record is never changed, but replaced by another one. Times are
+// zero if nothing will happen.
 type record struct {
 	Instance  simcloud.Instance     `json:"instance"`
 	TypeSpec  simcloud.InstanceType `json:"type"`
 	ImageSpec simcloud.Image        `json:"image"`
 	Sequence  int                   `json:"sequence"`
 	Account   string                `json:"account"`
-	// Parameters is the digest of the request, to recognise it by.
+	// Parameters is the digest of the request.
 	Parameters string `json:"parameters"`
 	PodSlot    int    `json:"podSlot"`
 	Boots      int    `json:"boots"`
 
-	// BootAt is when a pending or rebooting instance runs.
+	// BootAt is when a pending or rebooting instance becomes running.
 	BootAt      time.Time `json:"bootAt,omitzero"`
 	TerminateAt time.Time `json:"terminateAt,omitzero"`
-	// HideAt is when a terminated instance disappears for its owner, ForgetAt
-	// when its client token is free again.
+	// HideAt is when its owner can no longer read a terminated instance. ForgetAt is when the record is deleted and its
+	// client token can be used again.
 	HideAt   time.Time `json:"hideAt,omitzero"`
 	ForgetAt time.Time `json:"forgetAt,omitzero"`
 	Hidden   bool      `json:"hidden,omitempty"`
 	// FreeAt is when a terminated instance no longer counts against quota and capacity.
 	FreeAt time.Time `json:"freeAt,omitzero"`
-	// AddressInUse says that the address of a terminated instance waits for its owner to delete it.
+	// AddressInUse is whether the address of a terminated instance was not deleted yet.
 	AddressInUse bool `json:"addressKept,omitempty"`
 
 	NeverBoots     bool `json:"neverBoots,omitempty"`
 	Silent         bool `json:"silent,omitempty"`
 	NeverRegisters bool `json:"neverRegisters,omitempty"`
-	// Faults are still to come, the earliest first.
+	// Faults are the faults that have not happened yet, the earliest first.
 	Faults []simcloud.InstanceFault `json:"faults,omitempty"`
 }
 
-// clone makes a record that may be changed, except for what its maps and
-// slices hold: those must be replaced.
+// clone returns a copy that may be changed, except for the content of its maps and slices: they must be replaced.
 func (r *record) clone() *record {
 	next := *r
 	return &next
@@ -50,25 +48,25 @@ func (r *record) clone() *record {
 
 func (r *record) live() bool { return r.Instance.State != simcloud.StateTerminated }
 
-// counts shows whether the instance counts against quota and capacity.
+// counts reports whether the instance counts against quota and capacity.
 func (r *record) counts() bool { return r.live() || !r.FreeAt.IsZero() }
 
-// hasAddress shows whether nobody else may have the instance's address.
+// hasAddress reports whether the instance's address is in use.
 func (r *record) hasAddress() bool { return r.live() || r.AddressInUse }
 
-// switchedOn shows whether the machine inside the instance does anything.
+// switchedOn reports whether the machine inside the instance runs.
 func (r *record) switchedOn() bool {
 	return r.Instance.State == simcloud.StateRunning && !r.Silent && !r.NeverRegisters
 }
 
-// addFault lets something befall the instance at a time.
+// addFault adds a fault at a time.
 func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
 	if earlier := r.Instance.ReclaimTime; f.Kind == simcloud.FaultReclaimed && (earlier == nil || at.Before(*earlier)) {
 		r.Instance.ReclaimTime = &at
 	}
 	f.After = simcloud.Duration(at.Sub(r.Instance.LaunchTime))
 	i, _ := slices.BinarySearchFunc(r.Faults, f.After, func(g simcloud.InstanceFault, after simcloud.Duration) int {
-		if g.After <= after { // after those of the same time
+		if g.After <= after { // after those with the same time
 			return -1
 		}
 		return 1
@@ -76,7 +74,7 @@ func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
 	r.Faults = slices.Insert(slices.Clone(r.Faults), i, f)
 }
 
-// due is when the record changes next by itself, zero if never.
+// due returns when the record changes next, or the zero time.
 func (r *record) due() time.Time {
 	at, _ := r.next()
 	if r.AddressInUse {
@@ -88,13 +86,12 @@ func (r *record) due() time.Time {
 	return at
 }
 
-// forgotten shows whether the record may go.
+// forgotten reports whether the record can be deleted.
 func (r *record) forgotten(now time.Time) bool {
 	return !r.ForgetAt.IsZero() && !r.ForgetAt.After(now) && !r.AddressInUse
 }
 
-// advance carries out, in the order of their times, all changes that are due
-// by now.
+// advance carries out all changes that are due, in the order of their times.
 func (r *record) advance(now time.Time, s simcloud.Settings) {
 	for {
 		at, change := r.next()
@@ -105,12 +102,11 @@ func (r *record) advance(now time.Time, s simcloud.Settings) {
 	}
 }
 
-// change is what happens to a record at a time.
+// change is a change of a record at a time.
 type change func(at time.Time, s simcloud.Settings)
 
-// next is the earliest change to come, nil if there is none. Of two at the
-// same time, the fault comes first: a rule "never boots" must win against a
-// boot time of 0.
+// next returns the next change and its time, or nil. If two have the same time, the fault comes first: "never boots"
+// must win over a boot time of 0.
 func (r *record) next() (at time.Time, what change) {
 	consider := func(t time.Time, c change) {
 		if !t.IsZero() && (what == nil || t.Before(at)) {
@@ -118,7 +114,7 @@ func (r *record) next() (at time.Time, what change) {
 		}
 	}
 	if len(r.Faults) > 0 {
-		consider(r.Instance.LaunchTime.Add(time.Duration(r.Faults[0].After)), r.suffer)
+		consider(r.Instance.LaunchTime.Add(time.Duration(r.Faults[0].After)), r.applyFault)
 	}
 	switch r.Instance.State {
 	case simcloud.StatePending, simcloud.StateRebooting:
@@ -143,7 +139,7 @@ func (r *record) boot(time.Time, simcloud.Settings) {
 }
 
 func (r *record) reboot(at time.Time, s simcloud.Settings) {
-	r.Instance.State, r.Instance.StateReason = simcloud.StateRebooting, "restarts to take on an update"
+	r.Instance.State, r.Instance.StateReason = simcloud.StateRebooting, "restarts to apply an update"
 	r.BootAt = at.Add(time.Duration(s.RebootTime))
 }
 
@@ -159,7 +155,7 @@ func (r *record) terminate(at time.Time, s simcloud.Settings) {
 	r.Instance.TerminationTime = &at
 	r.BootAt, r.TerminateAt, r.Faults = time.Time{}, time.Time{}, nil
 	r.HideAt = at.Add(time.Duration(s.TerminatedVisible))
-	// Those who read late must still find it while it is visible.
+	// Readers with a lag must still find the instance while it is visible.
 	r.ForgetAt = at.Add(time.Duration(max(s.TokenRetention, s.TerminatedVisible+lagsOf(s).longest(),
 		s.Semantics.QuotaLag)))
 	if s.Semantics.QuotaLag > 0 {
@@ -172,9 +168,8 @@ func (r *record) free(time.Time, simcloud.Settings) { r.FreeAt = time.Time{} }
 
 func (r *record) hide(time.Time, simcloud.Settings) { r.Hidden = true }
 
-// suffer lets the next fault act. What makes no sense in the instance's state
-// passes without effect.
-func (r *record) suffer(at time.Time, s simcloud.Settings) {
+// applyFault applies the next fault. A fault that does not apply to the instance's state has no effect.
+func (r *record) applyFault(at time.Time, s simcloud.Settings) {
 	f := r.Faults[0]
 	r.Faults = slices.Clone(r.Faults[1:])
 	state := r.Instance.State
@@ -198,7 +193,7 @@ func (r *record) suffer(at time.Time, s simcloud.Settings) {
 		}
 	case simcloud.FaultGivesUp:
 		if state == simcloud.StatePending {
-			r.Instance.State, r.Instance.StateReason = simcloud.StateFailed, "fault: no capacity for it"
+			r.Instance.State, r.Instance.StateReason = simcloud.StateFailed, "fault: no capacity for the instance"
 			r.Instance.StateCode = simcloud.CodeInsufficientCapacity
 			r.BootAt = time.Time{}
 		}
@@ -222,7 +217,7 @@ func (r *record) suffer(at time.Time, s simcloud.Settings) {
 	}
 }
 
-// bootTime of a type, without jitter.
+// bootTime returns the boot time of a type, without jitter.
 func bootTime(t simcloud.InstanceType, s simcloud.Settings) simcloud.Duration {
 	if t.BootTime != nil {
 		return *t.BootTime

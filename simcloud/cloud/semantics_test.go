@@ -10,13 +10,13 @@ import (
 	"machinist.dev/machinist/simcloud/catalog"
 )
 
-// behave switches semantics on.
-func (w *world) behave(patch simcloud.SemanticsPatch) {
+// setSemantics changes semantics.
+func (w *world) setSemantics(patch simcloud.SemanticsPatch) {
 	w.t.Helper()
 	w.set(simcloud.SettingsPatch{Semantics: &patch})
 }
 
-// listed are the IDs of a list, in its order.
+// listed returns the IDs of a list in its order.
 func (w *world) listed(o simcloud.ListInstancesOptions) (ids []string) {
 	w.t.Helper()
 	list, err := w.List("alice", o)
@@ -39,14 +39,14 @@ func (w *world) delete(id string) {
 func (w *world) wantListed(o simcloud.ListInstancesOptions, want ...string) {
 	w.t.Helper()
 	if got := w.listed(o); !slices.Equal(got, want) {
-		w.t.Errorf("the list has %v, want %v", got, want)
+		w.t.Errorf("the list has %v, expected %v", got, want)
 	}
 }
 
-func TestReadsListsAndTagsLagEachByItself(t *testing.T) {
+func TestReadsListsAndTagsLagSeparately(t *testing.T) {
 	tagged := simcloud.ListInstancesOptions{Tags: map[string]string{"a": "1"}}
 	w := newWorld(t)
-	w.behave(simcloud.SemanticsPatch{GetLag: seconds(10), ListLag: seconds(5)})
+	w.setSemantics(simcloud.SemanticsPatch{GetLag: seconds(10), ListLag: seconds(5)})
 	in := w.create(withTags("a", "1"))
 	w.wantState(in.ID, "")
 	w.wantListed(tagged)
@@ -56,7 +56,7 @@ func TestReadsListsAndTagsLagEachByItself(t *testing.T) {
 	w.pass(5 * time.Second)
 	w.wantState(in.ID, simcloud.StatePending)
 
-	w.behave(simcloud.SemanticsPatch{GetLag: seconds(0), ListLag: seconds(0), TagLag: seconds(10)})
+	w.setSemantics(simcloud.SemanticsPatch{GetLag: seconds(0), ListLag: seconds(0), TagLag: seconds(10)})
 	in = w.create(withTags("a", "2"))
 	tagged.Tags["a"] = "2"
 	w.pass(time.Second)
@@ -65,7 +65,7 @@ func TestReadsListsAndTagsLagEachByItself(t *testing.T) {
 		t.Errorf("tags %v, error %v", got.Tags, err)
 	}
 	if now, err := w.UpdateTags("alice", in.ID, simcloud.UpdateTagsRequest{}); err != nil || now.Tags["a"] != "2" {
-		t.Errorf("the answer to a write lags: %v %v", now, err)
+		t.Errorf("the answer to a write has a lag: %v %v", now, err)
 	}
 	w.wantListed(tagged)
 	w.pass(9 * time.Second)
@@ -77,14 +77,14 @@ func TestListsOmitAndRepeat(t *testing.T) {
 	a, b := w.create().ID, w.create().ID
 	all := simcloud.ListInstancesOptions{}
 	two := 2
-	w.behave(simcloud.SemanticsPatch{ListOmits: &two})
+	w.setSemantics(simcloud.SemanticsPatch{ListOmits: &two})
 	w.wantListed(all, a, b)
 	w.wantListed(all, b)
 	w.wantListed(all, a, b)
 	none, yes := 0, true
-	w.behave(simcloud.SemanticsPatch{ListOmits: &none, ListRepeats: &yes})
+	w.setSemantics(simcloud.SemanticsPatch{ListOmits: &none, ListRepeats: &yes})
 	w.wantListed(all, b, a, b)
-	// Pages go on where they ended in order.
+	// The next page begins after the last instance in order.
 	list, err := w.List("alice", simcloud.ListInstancesOptions{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -92,12 +92,12 @@ func TestListsOmitAndRepeat(t *testing.T) {
 	w.wantListed(simcloud.ListInstancesOptions{Limit: 1, NextToken: list.NextToken}, b, b)
 }
 
-func TestAStateComesBack(t *testing.T) {
+func TestPreviousStateReturns(t *testing.T) {
 	w := newWorld(t)
 	in := w.create()
-	w.behave(simcloud.SemanticsPatch{StateReturns: seconds(5)})
+	w.setSemantics(simcloud.SemanticsPatch{StateReturns: seconds(5)})
 	w.wantState(in.ID, simcloud.StatePending)
-	w.wantState(in.ID, simcloud.StatePending) // there was none before
+	w.wantState(in.ID, simcloud.StatePending) // There is no previous state.
 	w.pass(time.Second)
 	w.wantState(in.ID, simcloud.StateRunning)
 	w.wantState(in.ID, simcloud.StatePending)
@@ -107,10 +107,10 @@ func TestAStateComesBack(t *testing.T) {
 	w.wantState(in.ID, simcloud.StateRunning)
 }
 
-func TestNamesComeInOtherCase(t *testing.T) {
+func TestAnswersInUpperCase(t *testing.T) {
 	w := newWorld(t)
 	yes := true
-	w.behave(simcloud.SemanticsPatch{OtherCase: &yes})
+	w.setSemantics(simcloud.SemanticsPatch{OtherCase: &yes})
 	in := w.create()
 	again, err := w.Get("alice", in.ID)
 	if err != nil {
@@ -125,13 +125,13 @@ func TestNamesComeInOtherCase(t *testing.T) {
 	}
 }
 
-func TestAnAddressOutlivesItsInstance(t *testing.T) {
+func TestAddressOutlivesItsInstance(t *testing.T) {
 	w := newWorld(t, func(c *catalog.Catalog) {
 		c.Settings.TokenRetention = *seconds(10)
 		c.Settings.TerminatedVisible = *seconds(5)
 	})
 	yes := true
-	w.behave(simcloud.SemanticsPatch{KeepAddresses: &yes})
+	w.setSemantics(simcloud.SemanticsPatch{KeepAddresses: &yes})
 	in := w.create(withTags("a", "1"))
 	mine := simcloud.ListInstancesOptions{Tags: map[string]string{"a": "1"}}
 	address := func() *simcloud.Address {
@@ -158,49 +158,49 @@ func TestAnAddressOutlivesItsInstance(t *testing.T) {
 		t.Fatalf("the address is %+v", a)
 	}
 	if other := w.create(); other.PrivateIPs[0] == a.IP {
-		t.Error("somebody else has the address")
+		t.Error("another instance has the address")
 	}
-	w.check()
+	w.checkInvariants()
 	wantCode(t, w.DeleteAddress("guest", a.ID), simcloud.CodeNotFound, a.ID)
 	if err := w.DeleteAddress("alice", a.ID); err != nil {
 		t.Fatal(err)
 	}
 	wantCode(t, w.DeleteAddress("alice", a.ID), simcloud.CodeNotFound, a.ID)
 	if a = address(); a != nil {
-		t.Errorf("the address is still there: %+v", a)
+		t.Errorf("the address still exists: %+v", a)
 	}
 	w.step()
 	if n := len(w.Dump().Records); n != 1 {
-		t.Errorf("%d records: the instance is not forgotten", n)
+		t.Errorf("%d records: the instance was not deleted", n)
 	}
-	w.check()
+	w.checkInvariants()
 }
 
-func TestQuotaIsFreeLate(t *testing.T) {
+func TestQuotaLag(t *testing.T) {
 	one := 1
 	w := newWorld(t, func(c *catalog.Catalog) {
 		c.Accounts[0].Quotas = map[string]simcloud.Quota{"sim-1": {MaxInstances: &one}}
 	})
-	w.behave(simcloud.SemanticsPatch{QuotaLag: seconds(30)})
+	w.setSemantics(simcloud.SemanticsPatch{QuotaLag: seconds(30)})
 	w.delete(w.create().ID)
-	w.pass(time.Second) // it is terminated
-	w.check()
+	w.pass(time.Second) // The instance is terminated.
+	w.checkInvariants()
 	w.pass(29 * time.Second)
 	w.restart()
 	_, err := w.Create("alice", request(), nil)
 	wantCode(t, err, simcloud.CodeQuotaExceeded, "1 of 1")
 	w.pass(time.Second)
 	w.create()
-	w.check()
+	w.checkInvariants()
 }
 
-func TestCustomersSeeTimesOfAnotherClock(t *testing.T) {
+func TestClockOffset(t *testing.T) {
 	w := newWorld(t)
 	offset := simcloud.Duration(-10 * time.Minute)
-	w.behave(simcloud.SemanticsPatch{ClockOffset: &offset})
+	w.setSemantics(simcloud.SemanticsPatch{ClockOffset: &offset})
 	in := w.create()
 	if want := w.clock.Now().Add(-10 * time.Minute); !in.LaunchTime.Equal(want) {
-		t.Errorf("launched at %s, want %s", in.LaunchTime, want)
+		t.Errorf("launched at %s, expected %s", in.LaunchTime, want)
 	}
 	w.delete(in.ID)
 	w.pass(time.Second)
@@ -209,14 +209,14 @@ func TestCustomersSeeTimesOfAnotherClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := w.clock.Now().Add(-10 * time.Minute); got.TerminationTime == nil || !got.TerminationTime.Equal(want) {
-		t.Errorf("terminated at %v, want %s", got.TerminationTime, want)
+		t.Errorf("terminated at %v, expected %s", got.TerminationTime, want)
 	}
 	if rec := w.Dump().Records[0]; !rec.TerminationTime.Equal(w.clock.Now()) {
-		t.Errorf("the dump says %v", rec.TerminationTime)
+		t.Errorf("the time in the dump is %v", rec.TerminationTime)
 	}
 }
 
-func TestSemanticsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidSemanticsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	negative, day := -1, simcloud.Duration(25*time.Hour)
 	for field, patch := range map[string]simcloud.SemanticsPatch{

@@ -9,15 +9,14 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// Settings are those in force.
+// Settings returns the settings.
 func (c *Cloud) Settings() simcloud.Settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.settings
 }
 
-// PatchSettings changes settings. What was changed outlives a restart, also
-// one with another configuration file.
+// PatchSettings changes settings. The changes survive a restart, even with another configuration file.
 func (c *Cloud) PatchSettings(patch simcloud.SettingsPatch) (simcloud.Settings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +35,7 @@ func (c *Cloud) PatchSettings(patch simcloud.SettingsPatch) (simcloud.Settings, 
 		return c.settings, failJournal(err)
 	}
 	if lagsOf(next) != lagsOf(c.settings) {
-		c.settle() // a lag holds for what is written from now on
+		c.showAll() // A lag applies to what is written from now on.
 	}
 	c.overlay, c.settings = overlay, next
 	return next, nil
@@ -49,8 +48,7 @@ func (c *Cloud) loadSettings() error {
 	return merge(&c.settings, c.overlay)
 }
 
-// merge writes the fields that the patches have over those of a value. Both
-// have the same JSON.
+// merge overwrites fields of a value with those of patches that have the same JSON form.
 func merge(into any, patches ...any) error {
 	for _, patch := range patches {
 		data, err := json.Marshal(patch)

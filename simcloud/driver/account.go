@@ -9,11 +9,11 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// account is a client of the cloud that spells what it is reported one way: clouds answer names in other capitals
-// than they were given, and a provider ID must be the same, byte for byte, as long as its instance lives.
+// account is a client of the cloud that converts IDs and names to lower case. Clouds may return names in other letter
+// case than they were given, but a provider ID must not change as long as its instance exists.
 type account struct{ *simcloud.Client }
 
-func spelled(in *simcloud.Instance, err error) (*simcloud.Instance, error) {
+func lowerCased(in *simcloud.Instance, err error) (*simcloud.Instance, error) {
 	if in != nil {
 		for _, name := range []*string{&in.ID, &in.ProviderID, &in.Region, &in.Zone} {
 			*name = strings.ToLower(*name)
@@ -23,24 +23,24 @@ func spelled(in *simcloud.Instance, err error) (*simcloud.Instance, error) {
 }
 
 func (a account) CreateInstance(ctx context.Context, req simcloud.CreateInstanceRequest) (*simcloud.Instance, error) {
-	return spelled(a.Client.CreateInstance(ctx, req))
+	return lowerCased(a.Client.CreateInstance(ctx, req))
 }
 
 func (a account) GetInstance(ctx context.Context, id string) (*simcloud.Instance, error) {
-	return spelled(a.Client.GetInstance(ctx, id))
+	return lowerCased(a.Client.GetInstance(ctx, id))
 }
 
 func (a account) UpdateInstance(ctx context.Context, id string, req simcloud.UpdateInstanceRequest) (*simcloud.Instance,
 	error) {
-	return spelled(a.Client.UpdateInstance(ctx, id, req))
+	return lowerCased(a.Client.UpdateInstance(ctx, id, req))
 }
 
 func (a account) UpdateTags(ctx context.Context, id string, req simcloud.UpdateTagsRequest) (*simcloud.Instance,
 	error) {
-	return spelled(a.Client.UpdateTags(ctx, id, req))
+	return lowerCased(a.Client.UpdateTags(ctx, id, req))
 }
 
-// ListInstances returns each instance of a page once, also where the cloud repeats it.
+// ListInstances returns each instance of a page once, even if the cloud repeats it.
 func (a account) ListInstances(ctx context.Context, o simcloud.ListInstancesOptions) (*simcloud.InstanceList, error) {
 	page, err := a.Client.ListInstances(ctx, o)
 	if err != nil {
@@ -48,7 +48,7 @@ func (a account) ListInstances(ctx context.Context, o simcloud.ListInstancesOpti
 	}
 	seen, once := map[string]bool{}, page.Instances[:0]
 	for i := range page.Instances {
-		if in, _ := spelled(&page.Instances[i], nil); !seen[in.ID] {
+		if in, _ := lowerCased(&page.Instances[i], nil); !seen[in.ID] {
 			seen[in.ID] = true
 			once = append(once, *in)
 		}
@@ -57,7 +57,7 @@ func (a account) ListInstances(ctx context.Context, o simcloud.ListInstancesOpti
 	return page, nil
 }
 
-// Instances goes through all pages.
+// Instances iterates over all pages.
 func (a account) Instances(ctx context.Context, o simcloud.ListInstancesOptions) iter.Seq2[*simcloud.Instance, error] {
 	return pages(func(next string) ([]simcloud.Instance, string, error) {
 		o.NextToken = next
@@ -69,7 +69,7 @@ func (a account) Instances(ctx context.Context, o simcloud.ListInstancesOptions)
 	})
 }
 
-// addresses goes through all that carry the tags.
+// addresses iterates over all addresses with the tags.
 func (a account) addresses(ctx context.Context, tags map[string]string) iter.Seq2[*simcloud.Address, error] {
 	return pages(func(next string) ([]simcloud.Address, string, error) {
 		page, err := a.ListAddresses(ctx, simcloud.ListInstancesOptions{Tags: tags, NextToken: next})
@@ -80,7 +80,7 @@ func (a account) addresses(ctx context.Context, tags map[string]string) iter.Seq
 	})
 }
 
-// pages goes through what read returns, page by page, and ends with the first error.
+// pages iterates over the results of read, page by page, and ends with the first error.
 func pages[T any](read func(next string) (page []T, after string, err error)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		for next := ""; ; {
@@ -101,8 +101,8 @@ func pages[T any](read func(next string) (page []T, after string, err error)) it
 	}
 }
 
-// current reads an instance past the lag of reads: the answer to a write, even to one that changes nothing, never
-// lags. It returns nil for an instance that is terminated.
+// current returns an instance without the lag of reads: the answer to a write never lags, even if the write changes
+// nothing. It returns nil for a terminated instance.
 func (a account) current(ctx context.Context, id string) (*simcloud.Instance, error) {
 	in, err := a.UpdateTags(ctx, id, simcloud.UpdateTagsRequest{})
 	if simcloud.CodeOf(err) == simcloud.CodeConflict {
@@ -111,8 +111,8 @@ func (a account) current(ctx context.Context, id string) (*simcloud.Instance, er
 	return in, err
 }
 
-// owned returns the instance if it carries the owner's tags. Where it lacks one that it may have been given a moment
-// ago, the cloud is asked what it has now.
+// owned returns the instance, and an error unless it has the owner's tags. If a tag is missing, owned reads the current
+// tags, because the tag may be new.
 func (a account) owned(ctx context.Context, in *simcloud.Instance, own owner) (*simcloud.Instance, error) {
 	if own.misses(in) {
 		now, err := a.current(ctx, in.ID)

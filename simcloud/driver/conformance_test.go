@@ -29,35 +29,35 @@ func TestTheDriverConforms(t *testing.T) {
 		"reads lag behind writes":     {ReadLag: lag},
 		"lists and tags lag":          {Semantics: simcloud.Semantics{ListLag: lag, TagLag: 2 * lag}},
 		"lists repeat":                {Semantics: simcloud.Semantics{ListRepeats: true}},
-		"names come in other case":    {Semantics: simcloud.Semantics{OtherCase: true}},
+		"names in upper case":         {Semantics: simcloud.Semantics{OtherCase: true}},
 		"addresses outlive instances": {Semantics: simcloud.Semantics{KeepAddresses: true}},
 		"the clock is behind":         {Semantics: simcloud.Semantics{ClockOffset: simcloud.Duration(-10 * time.Minute)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newLiveSim(t, settings)
-			// An address goes with its instance at the latest, and by unassigned hand before.
-			// No operation on a running instance can fail halfway, and an address is made with its instance.
+			// Each address is deleted at the latest with its instance. No operation on a running instance can fail halfway, and
+			// an address is created with its instance.
 			never := []conformance.FaultKind{conformance.PartsGoneFirst, conformance.OperationFails,
 				conformance.UntaggedParts, conformance.PartsReserved}
 			if settings != (simcloud.Settings{}) {
-				never = append(never, conformance.HugeAnswers) // How long they are is the same thing in all rounds.
+				never = append(never, conformance.HugeAnswers) // The length of answers does not depend on these settings.
 			}
 			conformance.Run(t, conformance.Config{
 				New: func() (provider.Driver, error) {
-					// Pages are smaller than the number of instances that the suite makes.
+					// Pages are smaller than the number of instances in the suite.
 					return driver.New(driver.Options{Endpoints: []string{s.url}, CreateSettle: 5 * time.Second, PageSize: 2})
 				},
 				Class:     class(),
 				OtherSpec: spec("instanceType", "large"),
 				InvalidSpecs: []conformance.InvalidSpec{
 					{Name: "no region", Spec: spec("region", ""), Field: "region"},
-					{Name: "an image that cannot be a name", Spec: spec("image", "Sim OS"), Field: "image"},
-					{Name: "an endpoint that was not allowed", Spec: spec("endpoint", "http://169.254.169.254"), Field: "endpoint"},
+					{Name: "an image that is not a valid name", Spec: spec("image", "Sim OS"), Field: "image"},
+					{Name: "an endpoint that is not allowed", Spec: spec("endpoint", "http://169.254.169.254"), Field: "endpoint"},
 				},
 				MalformedCredentials: []provider.Credentials{
 					credentials(""), credentials("two words"), credentials("line\nline"),
-					provider.NewCredentials(map[string][]byte{"password": []byte("not what it is called")}),
+					provider.NewCredentials(map[string][]byte{"password": []byte("the wrong key")}),
 				},
 				RejectedCredentials: credentials("token-of-nobody"),
 				Version:             "v1.36.3",
@@ -73,7 +73,7 @@ func TestTheDriverConforms(t *testing.T) {
 	}
 }
 
-// newLiveSim is a simulated cloud in which time passes: instances boot and shut down after a moment.
+// newLiveSim returns a simulated cloud with a real clock: instances boot and shut down after a moment.
 func newLiveSim(t *testing.T, settings simcloud.Settings) *sim {
 	t.Helper()
 	j, err := journal.Open(t.TempDir())
@@ -100,7 +100,7 @@ func newLiveSim(t *testing.T, settings simcloud.Settings) *sim {
 	return s
 }
 
-// resources lists what is not terminated, as the operator of the cloud sees it.
+// resources returns what is not terminated, as the operator of the cloud sees it.
 func (s *sim) resources(ctx context.Context) ([]string, error) {
 	dump, err := s.admin.Dump(ctx)
 	if err != nil {
@@ -109,8 +109,8 @@ func (s *sim) resources(ctx context.Context) ([]string, error) {
 	var all []string
 	for _, r := range dump.Records {
 		if r.State == simcloud.StateShuttingDown {
-			// The dump tells what has been carried out, a moment after it was due. A fault that comes to nothing, as this
-			// one does while an instance shuts down, brings the record up to date.
+			// A due change appears in the dump only a moment later. A fault updates the record, and this one has no effect while
+			// an instance shuts down.
 			current, err := s.admin.AddInstanceFault(ctx, r.ID, simcloud.InstanceFault{Kind: simcloud.FaultRecovers})
 			if err != nil {
 				return nil, err
@@ -150,7 +150,7 @@ func (s *sim) launchNamed(ctx context.Context, gone provider.Instance, tags map[
 			return err
 		}
 		address := "a-" + strings.TrimPrefix(strings.ToLower(in.ID), "i-")
-		// It is in use until the instance is terminated.
+		// The address is in use until the instance is terminated.
 		for {
 			err := s.client.DeleteAddress(ctx, address)
 			if code := simcloud.CodeOf(err); code == simcloud.CodeNotFound {
@@ -162,7 +162,7 @@ func (s *sim) launchNamed(ctx context.Context, gone provider.Instance, tags map[
 	}, nil
 }
 
-// simLegacies have the account's token in the description where the old system has it there.
+// simLegacies returns old descriptions, with the account's token if the old system keeps it there.
 func simLegacies() (all []provider.Legacy) {
 	for _, source := range provider.Sources() {
 		old := legacyOf(source, oldSpec)
@@ -197,7 +197,7 @@ func (s *sim) tagsOf(ctx context.Context, providerID string) (map[string]string,
 			return r.Tags, nil
 		}
 	}
-	return nil, fmt.Errorf("no instance %s", providerID)
+	return nil, fmt.Errorf("no instance with provider ID %s", providerID)
 }
 
 func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
@@ -220,13 +220,13 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 	case conformance.PermissionDenied:
 		rule.Effect.Error = simcloud.CodeForbidden
 	case conformance.Hanging:
-		// Longer than the test: it is the cloud's end that ends it.
+		// This is longer than the test. The call ends when the cloud stops.
 		rule.Effect.Latency = simcloud.Duration(24 * time.Hour)
 	case conformance.DoneLate:
 		rule.Operation, rule.Skip = simcloud.ChangesOnly, f.Skip
 		rule.Effect = simcloud.FaultEffect{Error: simcloud.CodeUnavailable, EffectDelay: simcloud.Duration(f.For)}
 	default:
-		return s.behave(ctx, f)
+		return s.setSemantics(ctx, f)
 	}
 	added, err := s.admin.AddFault(ctx, rule)
 	if err != nil {
@@ -235,8 +235,8 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 	return func() { must(s, s.admin.RemoveFault(context.WithoutCancel(ctx), added.ID)) }, nil
 }
 
-// behave gives the cloud a way of its own, until the end.
-func (s *sim) behave(ctx context.Context, f conformance.Fault) (func(), error) {
+// setSemantics changes the semantics of the cloud. The returned function restores them.
+func (s *sim) setSemantics(ctx context.Context, f conformance.Fault) (func(), error) {
 	late, moment, none := simcloud.Duration(f.For), simcloud.Duration(500*time.Millisecond), simcloud.Duration(0)
 	yes, no, huge, zero := true, false, 256<<20, 0
 	var on, off simcloud.SemanticsPatch

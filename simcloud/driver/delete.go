@@ -31,7 +31,7 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	if !result.Gone {
 		return result, nil
 	}
-	result.Left, err = release(ctx, client, req.ProviderID, own)
+	result.Left, err = deleteAddresses(ctx, client, req.ProviderID, own)
 	if err != nil {
 		return provider.DeleteResult{}, err
 	}
@@ -39,9 +39,9 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return result, nil
 }
 
-// release deletes what the cloud keeps of an instance that is gone, its address, and returns what is left. What lists
-// say may be behind: they name addresses, and only the answer to a deletion says whether the address exists.
-func release(ctx context.Context, client account, providerID string, own owner) (left string, err error) {
+// deleteAddresses deletes the address that the cloud keeps of an instance that no longer exists. It returns what is
+// left. Lists may lag, so they only yield IDs, and the answer to the deletion shows whether the address exists.
+func deleteAddresses(ctx context.Context, client account, providerID string, own owner) (left string, err error) {
 	var ids []string
 	if providerID != "" {
 		id, err := idOf(providerID)
@@ -54,7 +54,7 @@ func release(ctx context.Context, client account, providerID string, own owner) 
 			if err != nil {
 				return "", translate(err, "look for the address of machine "+string(own.machine.UID))
 			}
-			// What a search returns need not be what was asked for.
+			// The cloud may return more than the search asked for.
 			if address.Tags[provider.TagCluster] == own.cluster &&
 				address.Tags[provider.TagMachineUID] == string(own.machine.UID) {
 				ids = append(ids, address.ID)
@@ -67,7 +67,8 @@ func release(ctx context.Context, client account, providerID string, own owner) 
 		case simcloud.CodeNotFound:
 			err = nil
 		case simcloud.CodeConflict:
-			return fmt.Sprintf("address %s: %.256s", id, err), nil // Of an instance that was found meanwhile.
+			// The address belongs to an instance that was found meanwhile.
+			return fmt.Sprintf("address %s: %.256s", id, err), nil
 		}
 		if err != nil {
 			return "", translate(err, "delete address "+id)
@@ -103,7 +104,7 @@ func deleteByProviderID(ctx context.Context, client account, providerID string,
 	}
 	in, err := client.GetInstance(ctx, id)
 	if simcloud.CodeOf(err) == simcloud.CodeNotFound {
-		// Reads may lag, and an instance that was made a moment ago must not pass for one that is gone.
+		// Reads may lag, so a new instance must not be treated as gone.
 		in, err = client.current(ctx, id)
 	}
 	switch {
@@ -115,7 +116,7 @@ func deleteByProviderID(ctx context.Context, client account, providerID string,
 		return gone, nil
 	case in.ProviderID != providerID:
 		return provider.DeleteResult{}, provider.Errorf(provider.FailedPrecondition,
-			"delete instance %s: instance %s is at %s", providerID, id, in.ProviderID)
+			"delete instance %s: the provider ID of instance %s is %s", providerID, id, in.ProviderID)
 	}
 	in, err = client.owned(ctx, in, own)
 	switch {
@@ -132,10 +133,11 @@ func deleteByProviderID(ctx context.Context, client account, providerID string,
 	return result, err
 }
 
-// leftInstance names an instance that is not gone yet.
+// leftInstance returns the name of an instance that still exists.
 func leftInstance(in *simcloud.Instance) string { return "instance " + in.ProviderID }
 
-// terminate asks for the end of an instance that is ours, unless that was done, and reports whether it is reached.
+// terminate requests the deletion of an instance, unless that was done before. It reports whether the instance is
+// terminated.
 func terminate(ctx context.Context, client account, in *simcloud.Instance) (gone bool, err error) {
 	if in.State == simcloud.StateShuttingDown {
 		return false, nil

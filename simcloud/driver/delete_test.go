@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-func TestDeleteIsGoneOnlyWhenTheInstanceIsTerminated(t *testing.T) {
+func TestDeleteIsGoneAfterInstanceIsTerminated(t *testing.T) {
 	s := newSim(t)
 	later := simcloud.Duration(time.Minute)
 	s.settings(simcloud.SettingsPatch{ShutdownTime: &later})
@@ -17,7 +17,7 @@ func TestDeleteIsGoneOnlyWhenTheInstanceIsTerminated(t *testing.T) {
 		{Machine: machine("a")}} {
 		for range 2 {
 			if gone, err := s.delete(req); gone || err != nil {
-				t.Errorf("gone %v, error %v while it shuts down", gone, err)
+				t.Errorf("gone %v, error %v while the instance shuts down", gone, err)
 			}
 		}
 	}
@@ -25,18 +25,18 @@ func TestDeleteIsGoneOnlyWhenTheInstanceIsTerminated(t *testing.T) {
 		t.Errorf("state %s", got)
 	}
 	if n := s.calls(simcloud.OperationDeleteInstance); n != 1 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("%d calls to delete the instance", n)
 	}
 }
 
-func TestDeletingTwiceOrWhatNeverWasIsGone(t *testing.T) {
+func TestDeleteOfMissingInstanceIsGone(t *testing.T) {
 	s := newSim(t)
 	in := s.create("a")
 	for name, req := range map[string]provider.DeleteRequest{
 		"by provider ID": {Machine: machine("a"), ProviderID: in.ProviderID},
 		"by tags":        {Machine: machine("a")},
-		"unknown id":     {Machine: machine("a"), ProviderID: "sim://sim-1/sim-1b/i-0"},
-		"never made":     {Machine: machine("b")},
+		"unknown ID":     {Machine: machine("a"), ProviderID: "sim://sim-1/sim-1b/i-0"},
+		"never created":  {Machine: machine("b")},
 	} {
 		for range 2 {
 			if gone, err := s.delete(req); !gone || err != nil {
@@ -49,32 +49,32 @@ func TestDeletingTwiceOrWhatNeverWasIsGone(t *testing.T) {
 	}
 }
 
-func TestDeleteByTagsTakesAllThatCarryThem(t *testing.T) {
+func TestDeleteByTagsDeletesAllInstances(t *testing.T) {
 	s := newSim(t)
 	tags := map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: "uid-of-a"}
-	one, two := s.others(tags), s.others(tags)
-	other := s.others(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
+	one, two := s.createOutside(tags), s.createOutside(tags)
+	other := s.createOutside(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
 	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a")}); !gone || err != nil {
 		t.Errorf("gone %v, error %v", gone, err)
 	}
 	for id, want := range map[string]simcloud.InstanceState{one.ProviderID: simcloud.StateTerminated,
 		two.ProviderID: simcloud.StateTerminated, other.ProviderID: simcloud.StateRunning} {
 		if got := s.state(id); got != want {
-			t.Errorf("%s is %s, want %s", id, got, want)
+			t.Errorf("%s is %s, expected %s", id, got, want)
 		}
 	}
 }
 
-func TestDeleteNeverTouchesWhatIsNotOurs(t *testing.T) {
+func TestDeleteRefusesInstancesOfOtherOwners(t *testing.T) {
 	s := newSim(t)
 	for name, tags := range map[string]map[string]string{
-		"another cluster's": {provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"},
-		"another machine's": {provider.TagCluster: cluster, provider.TagMachineUID: "uid-of-b"},
-		"unknown":           nil,
-		"no UID":            {provider.TagCluster: cluster},
-		"no cluster":        {provider.TagMachineUID: "uid-of-a"},
+		"another cluster": {provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"},
+		"another machine": {provider.TagCluster: cluster, provider.TagMachineUID: "uid-of-b"},
+		"unknown":         nil,
+		"no UID":          {provider.TagCluster: cluster},
+		"no cluster":      {provider.TagMachineUID: "uid-of-a"},
 	} {
-		in := s.others(tags)
+		in := s.createOutside(tags)
 		gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID})
 		if gone || provider.CodeOf(err) != provider.FailedPrecondition {
 			t.Errorf("%s: gone %v, error %v", name, gone, err)
@@ -89,14 +89,14 @@ func TestDeleteNeverTouchesWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// An instance made a moment ago is not in reads yet. Taking that for gone would leave it running for ever.
-func TestALaggingReadDoesNotPassForGone(t *testing.T) {
+// A new instance is not in reads yet. If it were treated as gone, it would run forever.
+func TestDeleteDoesNotTrustLaggingRead(t *testing.T) {
 	s := newSim(t)
 	lag := simcloud.Duration(time.Hour)
 	s.settings(simcloud.SettingsPatch{ReadLag: &lag})
 	in := s.create("a")
 	if _, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !provider.IsNotFound(err) {
-		t.Fatalf("get: %v; the read does not lag, so nothing is tested here", err)
+		t.Fatalf("get: %v; the read has no lag, so this tests nothing", err)
 	}
 	if _, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); err != nil {
 		t.Error(err)
@@ -104,23 +104,23 @@ func TestALaggingReadDoesNotPassForGone(t *testing.T) {
 	if got := s.state(in.ProviderID); got != simcloud.StateTerminated {
 		t.Errorf("state %s: the instance leaked", got)
 	}
-	others := s.others(nil)
-	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: others.ProviderID}); gone ||
+	foreign := s.createOutside(nil)
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: foreign.ProviderID}); gone ||
 		provider.CodeOf(err) != provider.FailedPrecondition {
-		t.Errorf("another's: gone %v, error %v", gone, err)
+		t.Errorf("another owner: gone %v, error %v", gone, err)
 	}
-	if got := s.state(others.ProviderID); got != simcloud.StateRunning {
-		t.Errorf("another's: state %s", got)
+	if got := s.state(foreign.ProviderID); got != simcloud.StateRunning {
+		t.Errorf("another owner: state %s", got)
 	}
 	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone ||
 		err != nil {
-		t.Errorf("again: gone %v, error %v", gone, err)
+		t.Errorf("repeated: gone %v, error %v", gone, err)
 	}
 }
 
-func TestAWrongOrMissingProviderSpecDoesNotKeepAnInstance(t *testing.T) {
+func TestDeleteNeedsNoValidProviderSpec(t *testing.T) {
 	for name, raw := range map[string][]byte{"missing": nil, "not JSON": []byte("{"),
-		"of another kind": spec("kind", "Other"), "another endpoint": spec("endpoint", "http://elsewhere")} {
+		"another kind": spec("kind", "Other"), "another endpoint": spec("endpoint", "http://elsewhere")} {
 		s := newSim(t)
 		in := s.create("a")
 		req := provider.DeleteRequest{Machine: machine("a")}
@@ -134,7 +134,7 @@ func TestAWrongOrMissingProviderSpecDoesNotKeepAnInstance(t *testing.T) {
 	}
 }
 
-func TestAFailedDeleteIsNotGone(t *testing.T) {
+func TestFailedDeleteIsNotGone(t *testing.T) {
 	for _, operation := range []string{simcloud.OperationGetInstance, simcloud.OperationDeleteInstance,
 		simcloud.OperationListInstances} {
 		s := newSim(t)

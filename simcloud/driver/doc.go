@@ -1,6 +1,6 @@
-// Package driver makes machines of the simulated cloud's instances: it is the provider named "sim".
+// Package driver is the provider "sim", whose machines are instances of the simulated cloud.
 //
-// A providerSpec looks like this; zone, tags and endpoint may be left out:
+// A providerSpec has this form. zone, tags and endpoint are optional:
 //
 //	apiVersion: sim.machinist.dev/v1beta1
 //	kind: SimMachine
@@ -10,9 +10,9 @@
 //	image: sim-os-1
 //	tags: {team: blue}
 //
-// The credentials Secret holds the account's token under the key "token". Where it is sent is not the class's to say:
-// an endpoint in providerSpec only chooses among those that the provider process was started with.
+// The credentials Secret contains the account's token under the key "token". The token is only sent to endpoints that
+// the provider process was started with: endpoint in providerSpec selects one of these.
 //
-// The cloud's own error messages are not passed on. An error says in this package's words what was attempted and what
-// kind of answer came back; the cloud's error is its cause, for logs.
+// Errors do not contain the cloud's own error messages. They name the operation and the kind of the answer. The cloud's
+// error is their cause, for logs.
 package driver

@@ -16,24 +16,24 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Name of the provider.
+// Name is the name of the provider.
 const Name = "sim"
 
-// credentialsKey is the only key of the credentials that is read.
+// credentialsKey is the only key of the credentials that the driver reads.
 const credentialsKey = "token"
 
 // Options configure a Driver.
 type Options struct {
-	// Endpoints are the clouds that may be used, as base URLs such as "http://127.0.0.1:8080". The first is the default.
-	// At least one is needed.
+	// Endpoints are the base URLs of the clouds that may be used, such as "http://127.0.0.1:8080". The first is the
+	// default. At least one is required.
 	Endpoints []string
-	// HTTPClient sends all calls. Default: one that goes directly (no proxy) and keeps connections for many calls at a
-	// time. Redirects are never followed.
+	// HTTPClient sends all calls. Default: a client that uses no proxy and keeps connections for many concurrent calls.
+	// Redirects are never followed.
 	HTTPClient *http.Client
-	// CreateSettle is how long a creation whose answer was lost can still take effect, and be missing in lists, at the
-	// cloud. Default: twice provider.DefaultCallTimeout.
+	// CreateSettle is how long a creation whose answer was lost may still take effect in the cloud, or be missing in
+	// lists. Default: twice provider.DefaultCallTimeout.
 	CreateSettle time.Duration
-	// PageSize bounds the pages of List. Default and maximum: simcloud.MaxPageSize.
+	// PageSize is the page size of List. Default and maximum: simcloud.MaxPageSize.
 	PageSize int
 }
 
@@ -52,13 +52,14 @@ var (
 	_ provider.Scoper  = (*Driver)(nil)
 )
 
-// New returns a driver. It does not connect. It fails when an endpoint is not a base URL or an option is negative.
+// New returns a driver. It does not connect. It returns an error if an endpoint is not a base URL, or if an option is
+// out of range.
 func New(o Options) (*Driver, error) {
 	d := &Driver{http: o.HTTPClient, settle: o.CreateSettle, pageSize: o.PageSize}
 	for _, endpoint := range o.Endpoints {
 		endpoint = strings.TrimRight(endpoint, "/")
 		if _, err := simcloud.New(simcloud.Config{Endpoint: endpoint, Token: "unused"}); err != nil {
-			return nil, fmt.Errorf("sim endpoint: %w", err)
+			return nil, fmt.Errorf("parse the sim endpoint: %w", err)
 		}
 		d.endpoints = append(d.endpoints, endpoint)
 	}
@@ -66,9 +67,10 @@ func New(o Options) (*Driver, error) {
 	case len(d.endpoints) == 0:
 		return nil, errors.New("the sim provider needs at least one endpoint")
 	case o.CreateSettle < 0:
-		return nil, fmt.Errorf("sim create settle time %s is negative", o.CreateSettle)
+		return nil, fmt.Errorf("the create settle time %s of the sim provider must not be negative", o.CreateSettle)
 	case o.PageSize < 0 || o.PageSize > simcloud.MaxPageSize:
-		return nil, fmt.Errorf("sim page size %d is not between 0 and %d", o.PageSize, simcloud.MaxPageSize)
+		return nil, fmt.Errorf("the page size %d of the sim provider must be between 0 and %d", o.PageSize,
+			simcloud.MaxPageSize)
 	}
 	if d.http == nil {
 		d.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}}
@@ -97,8 +99,8 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	return err
 }
 
-// Capacity implements provider.Driver. It also looks whether the cloud has what providerSpec names, so that a misspelt
-// image is found when the class is made and not when its first machine is.
+// Capacity implements provider.Driver. It also checks that the cloud offers what providerSpec names. So a misspelt
+// image is reported for the class, before its first machine is created.
 func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := d.parse(req.Class.Spec)
 	if err != nil {
@@ -114,17 +116,17 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	}
 	region := slices.IndexFunc(regions, func(r simcloud.Region) bool { return r.Name == spec.Region })
 	if region < 0 {
-		return provider.Capacity{}, unserved("region", "the cloud has no region %q that is open to the account", spec.Region)
+		return provider.Capacity{}, notOffered("region", "the cloud has no region %q that the account may use", spec.Region)
 	}
 	if spec.Zone != "" && !slices.Contains(regions[region].Zones, spec.Zone) {
-		return provider.Capacity{}, unserved("zone", "region %q has no zone %q", spec.Region, spec.Zone)
+		return provider.Capacity{}, notOffered("zone", "region %q has no zone %q", spec.Region, spec.Zone)
 	}
 	images, err := client.ListImages(ctx)
 	if err != nil {
 		return provider.Capacity{}, translate(err, "list images")
 	}
 	if findImage(images, spec.Image) == nil {
-		return provider.Capacity{}, unserved("image", "the cloud has no image %q", spec.Image)
+		return provider.Capacity{}, notOffered("image", "the cloud has no image %q", spec.Image)
 	}
 	types, err := client.ListInstanceTypes(ctx)
 	if err != nil {
@@ -132,7 +134,7 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	}
 	t := findType(types, spec.InstanceType)
 	if t == nil {
-		return provider.Capacity{}, unserved("instanceType", "the cloud has no instance type %q", spec.InstanceType)
+		return provider.Capacity{}, notOffered("instanceType", "the cloud has no instance type %q", spec.InstanceType)
 	}
 	return provider.Capacity{
 		Resources:       resourcesOf(t),
@@ -144,8 +146,8 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	}, nil
 }
 
-// resourcesOf is what the kubelet of such an instance reports as allocatable: by default it keeps back 100 MiB of
-// memory and a tenth of the disk.
+// resourcesOf returns the resources that a kubelet reports as allocatable on such an instance. By default, it reserves
+// 100 MiB of the memory and a tenth of the disk.
 func resourcesOf(t *simcloud.InstanceType) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(t.CPUs), resource.DecimalSI),
@@ -164,15 +166,15 @@ const (
 	podsPerNode = 110
 )
 
-// client returns a client for the endpoint with the token of the credentials. All share one HTTP client, and so its
-// connections: the token goes with every request.
+// client returns a client for the endpoint with the token of the credentials. All clients share an HTTP client and its
+// connections, because each request contains the token.
 func (d *Driver) client(endpoint string, credentials provider.Credentials) (account, error) {
 	if endpoint == "" {
 		endpoint = d.endpoints[0]
 	}
 	if !slices.Contains(d.endpoints, endpoint) {
 		return account{}, provider.Errorf(provider.FailedPrecondition,
-			"endpoint %.128q is not one of those that this provider may use", endpoint)
+			"endpoint %.128q is not an endpoint that this provider may use", endpoint)
 	}
 	token, err := tokenOf(credentials)
 	if err != nil {
@@ -180,17 +182,17 @@ func (d *Driver) client(endpoint string, credentials provider.Credentials) (acco
 	}
 	client, err := simcloud.New(simcloud.Config{Endpoint: endpoint, Token: token, HTTPClient: d.http})
 	if err != nil {
-		return account{}, provider.Errorf(provider.Internal, "make a client of the cloud at %q", endpoint)
+		return account{}, provider.Errorf(provider.Internal, "create a client of the cloud at %q", endpoint)
 	}
 	return account{client}, nil
 }
 
-// tokenOf returns the account's token. White space around it is not part of it: Secrets made from files end in a
+// tokenOf returns the account's token without the white space around it, because Secrets created from files end with a
 // newline.
 func tokenOf(credentials provider.Credentials) (string, error) {
 	if credentials.Empty() {
-		return "", provider.Errorf(provider.Unauthenticated, "there are no credentials; a Secret with the key %q is needed",
-			credentialsKey)
+		return "", provider.Errorf(provider.Unauthenticated, "there are no credentials: a Secret with the key %q is "+
+			"required", credentialsKey)
 	}
 	secret, found := credentials.Get(credentialsKey)
 	if !found {
@@ -201,8 +203,8 @@ func tokenOf(credentials provider.Credentials) (string, error) {
 	unprintable := func(r rune) bool { return r <= ' ' || r > '~' }
 	if token == "" || len(token) > maxTokenBytes || strings.ContainsFunc(token, unprintable) {
 		return "", provider.Errorf(provider.InvalidArgument,
-			"the key %q of the credentials must hold 1 to %d printable ASCII characters without spaces", credentialsKey,
-			maxTokenBytes)
+			"the value of the key %q in the credentials must consist of 1 to %d printable ASCII characters without spaces",
+			credentialsKey, maxTokenBytes)
 	}
 	return token, nil
 }

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-func TestEveryCodeOfTheCloudHasACanonicalOne(t *testing.T) {
+func TestCodesOfTheCloudAreTranslated(t *testing.T) {
 	s := newSim(t)
 	for code, want := range map[simcloud.ErrorCode]provider.Code{
 		simcloud.CodeInvalidParameter:            provider.InvalidArgument,
@@ -35,24 +35,24 @@ func TestEveryCodeOfTheCloudHasACanonicalOne(t *testing.T) {
 	} {
 		t.Run(string(code), func(t *testing.T) {
 			s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1, Effect: simcloud.FaultEffect{
-				Error: code, Message: "words of the cloud", RetryAfter: simcloud.Duration(1500 * time.Millisecond),
+				Error: code, Message: "message of the cloud", RetryAfter: simcloud.Duration(1500 * time.Millisecond),
 			}})
 			_, err := s.driver.Create(t.Context(), createRequest("a"))
 			wantCode(t, err, want)
 			if got := provider.RetryAfter(err); got != 1500*time.Millisecond {
 				t.Errorf("retry after %s", got)
 			}
-			if strings.Contains(err.Error(), "words of the cloud") {
-				t.Errorf("the cloud's words are passed on: %v", err)
+			if strings.Contains(err.Error(), "message of the cloud") {
+				t.Errorf("the error contains the message of the cloud: %v", err)
 			}
 			if simcloud.CodeOf(err) != code {
-				t.Errorf("the cause is lost: %v", err)
+				t.Errorf("the cause of the error is missing: %v", err)
 			}
 		})
 	}
 }
 
-func TestNoAnswerIsUnavailableOrTheCallersOwnDoing(t *testing.T) {
+func TestCodesOfMissingAnswers(t *testing.T) {
 	s := newSim(t)
 	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance,
 		Effect: simcloud.FaultEffect{DropConnection: true}})
@@ -66,7 +66,7 @@ func TestNoAnswerIsUnavailableOrTheCallersOwnDoing(t *testing.T) {
 	_, err = closed.Create(t.Context(), createRequest("a"))
 	wantCode(t, err, provider.Unavailable)
 	if !strings.Contains(err.Error(), listener.Addr().String()) {
-		t.Errorf("the error does not say what cannot be reached: %v", err)
+		t.Errorf("the error does not contain the address: %v", err)
 	}
 
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -85,9 +85,8 @@ func TestNoAnswerIsUnavailableOrTheCallersOwnDoing(t *testing.T) {
 	wantCode(t, err, provider.Canceled)
 }
 
-// A cloud that repeats what it was sent, in a well-formed error and in a broken one, must not get it into an error of
-// ours.
-func TestSecretsDoNotGetIntoErrors(t *testing.T) {
+// A cloud that repeats the request in an answer, valid or not, must not get it into an error of the driver.
+func TestErrorsContainNoSecrets(t *testing.T) {
 	const userData = "bootstrap-token-abcdef"
 	for name, answer := range map[string]func(w http.ResponseWriter, echo string){
 		"in an error": func(w http.ResponseWriter, echo string) {
@@ -121,14 +120,14 @@ func TestSecretsDoNotGetIntoErrors(t *testing.T) {
 			}
 			for _, secret := range []string{token, userData, base64.StdEncoding.EncodeToString([]byte(userData))} {
 				if strings.Contains(err.Error(), secret) {
-					t.Errorf("the error has %q: %v", secret, err)
+					t.Errorf("the error contains %q: %v", secret, err)
 				}
 			}
 		})
 	}
 }
 
-func TestConnectionsAreKept(t *testing.T) {
+func TestConnectionsAreReused(t *testing.T) {
 	var connections atomic.Int32
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{}`)
@@ -147,6 +146,6 @@ func TestConnectionsAreKept(t *testing.T) {
 		}
 	}
 	if n := connections.Load(); n != 1 {
-		t.Errorf("%d connections for 10 calls one after the other", n)
+		t.Errorf("%d connections for 10 sequential calls", n)
 	}
 }

@@ -26,8 +26,8 @@ const (
 	token   = "account-token-4711"
 )
 
-// sim is a simulated cloud whose time stands still and whose instances come and go at once unless a test says
-// otherwise.
+// sim is a simulated cloud whose clock stands still, and whose instances boot and terminate at once unless a test
+// changes that.
 type sim struct {
 	*testing.T
 	url    string
@@ -79,7 +79,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// spec makes a providerSpec: a good one with changes.
+// spec returns a valid providerSpec with changes.
 func spec(changes ...string) []byte {
 	fields := map[string]string{
 		"apiVersion": driver.APIVersion, "kind": driver.Kind,
@@ -135,8 +135,8 @@ func (s *sim) delete(req provider.DeleteRequest) (gone bool, err error) {
 	return result.Gone, err
 }
 
-// others makes an instance past the driver.
-func (s *sim) others(tags map[string]string) *simcloud.Instance {
+// createOutside creates an instance without the driver.
+func (s *sim) createOutside(tags map[string]string) *simcloud.Instance {
 	s.Helper()
 	in, err := s.client.CreateInstance(s.Context(), simcloud.CreateInstanceRequest{Region: "sim-1", Zone: "sim-1a",
 		Type: "small", Image: "sim-os-1", Tags: tags})
@@ -153,7 +153,7 @@ func (s *sim) state(providerID string) simcloud.InstanceState {
 			return r.State
 		}
 	}
-	s.Fatalf("no instance %s", providerID)
+	s.Fatalf("no instance with provider ID %s", providerID)
 	return ""
 }
 
@@ -186,6 +186,6 @@ func (s *sim) settings(patch simcloud.SettingsPatch) {
 func wantCode(t testing.TB, err error, want provider.Code) {
 	t.Helper()
 	if got := provider.CodeOf(err); got != want {
-		t.Errorf("error %v: code %s, want %s", err, got, want)
+		t.Errorf("error %v: code %s, expected %s", err, got, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// liveStates are all in which there is something to find or delete. Terminated instances stay readable for a while.
+// liveStates returns all states except StateTerminated. Terminated instances stay readable for a while.
 func liveStates() []simcloud.InstanceState {
 	return []simcloud.InstanceState{
 		simcloud.StatePending, simcloud.StateRunning, simcloud.StateRebooting, simcloud.StateStopped,
@@ -20,8 +20,8 @@ func liveStates() []simcloud.InstanceState {
 	}
 }
 
-// convert describes an instance that is not terminated. The scope is the endpoint that providerSpec chose: the
-// default one may move without the instances becoming others.
+// convert converts an instance that is not terminated. The scope is the endpoint in providerSpec, or empty for the
+// default endpoint, whose URL may change without affecting the instances.
 func convert(in *simcloud.Instance, endpoint string) *provider.Instance {
 	out := &provider.Instance{
 		ProviderID:   in.ProviderID,
@@ -38,7 +38,7 @@ func convert(in *simcloud.Instance, endpoint string) *provider.Instance {
 		Scope:        endpoint,
 	}
 	if out.State == provider.StateFailed && in.StateCode != "" {
-		out.StateCode, _ = meaning(in.StateCode)
+		out.StateCode, _ = codeOf(in.StateCode)
 	}
 	for _, ip := range in.PrivateIPs {
 		out.Addresses = append(out.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
@@ -54,7 +54,7 @@ func stateOf(state simcloud.InstanceState) provider.InstanceState {
 	case simcloud.StatePending:
 		return provider.StatePending
 	case simcloud.StateRunning, simcloud.StateRebooting:
-		// A restart passes by itself; the node shows it better.
+		// A restart ends without help, and the Node shows it better.
 		return provider.StateRunning
 	case simcloud.StateStopped:
 		return provider.StateStopped
@@ -64,27 +64,27 @@ func stateOf(state simcloud.InstanceState) provider.InstanceState {
 	return provider.StateFailed
 }
 
-// owner is whose instance it must be, by its tags.
+// owner identifies the owner of an instance by its tags.
 type owner struct {
 	cluster string
 	machine provider.Machine
 }
 
-// ownerOf refuses an identity that would match more than one machine.
+// ownerOf returns an error for an identity that would match more than one machine.
 func ownerOf(clusterID string, machine provider.Machine) (owner, error) {
 	if clusterID == "" || machine.UID == "" {
-		return owner{}, provider.Errorf(provider.InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty",
-			clusterID, machine.UID, machine.Namespace, machine.Name)
+		return owner{}, provider.Errorf(provider.InvalidArgument, "the cluster ID %q and the UID %q of machine %s/%s "+
+			"must not be empty", clusterID, machine.UID, machine.Namespace, machine.Name)
 	}
 	return owner{cluster: clusterID, machine: machine}, nil
 }
 
-// tags are those by which the owner's instance is found.
+// tags returns the tags by which the owner's instance is found.
 func (o owner) tags() map[string]string {
 	return map[string]string{provider.TagCluster: o.cluster, provider.TagMachineUID: string(o.machine.UID)}
 }
 
-// complete adds the owner's tags to others, over whatever they say.
+// complete returns tags with the owner's tags added, which take precedence.
 func (o owner) complete(tags map[string]string) map[string]string {
 	out := make(map[string]string, len(tags)+3)
 	for key, value := range tags {
@@ -107,35 +107,35 @@ func (o owner) misses(in *simcloud.Instance) bool {
 	return false
 }
 
-// owns reports whether the instance carries the owner's tags, and refuses with FailedPrecondition where not. An
-// instance without tags has no owner that we know: it is not ours to touch.
+// owns returns FailedPrecondition unless the instance has the owner's tags. The owner of an instance without tags is
+// unknown, so the driver must not touch it.
 func (o owner) owns(in *simcloud.Instance) error {
 	for key, want := range o.tags() {
 		got, tagged := in.Tags[key]
 		if !tagged {
-			return provider.Errorf(provider.FailedPrecondition, "instance %s has no tag %s: it does not belong to machine %s/%s",
-				in.ID, key, o.machine.Namespace, o.machine.Name)
+			return provider.Errorf(provider.FailedPrecondition, "instance %s has no tag %s, so it does not belong to "+
+				"machine %s/%s", in.ID, key, o.machine.Namespace, o.machine.Name)
 		}
 		if got != want {
 			return provider.Errorf(provider.FailedPrecondition,
-				"tag %s of instance %s is %.128q, not %q: it belongs to somebody else", key, in.ID, got, want)
+				"instance %s belongs to another owner: its tag %s is %.128q, not %q", in.ID, key, got, want)
 		}
 	}
 	return nil
 }
 
-// idOf takes the instance's id from a provider ID, "sim://<region>/<zone>/<id>".
+// idOf returns the instance ID in a provider ID, "sim://<region>/<zone>/<id>".
 func idOf(providerID string) (string, error) {
 	rest, ours := strings.CutPrefix(providerID, "sim://")
 	parts := strings.Split(rest, "/")
 	if !ours || len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
 		return "", provider.Errorf(provider.InvalidArgument,
-			"provider ID %.128q is not of the form sim://<region>/<zone>/<id>", providerID)
+			"provider ID %.128q must have the form sim://<region>/<zone>/<id>", providerID)
 	}
 	return parts[2], nil
 }
 
-// byProviderID reads one instance, whoever's it is.
+// byProviderID returns the instance with a provider ID, whatever its owner.
 func byProviderID(ctx context.Context, client account, providerID string) (*simcloud.Instance, error) {
 	id, err := idOf(providerID)
 	if err != nil {
@@ -146,12 +146,13 @@ func byProviderID(ctx context.Context, client account, providerID string) (*simc
 		return nil, translate(err, "get instance "+providerID)
 	}
 	if in.ProviderID != providerID || in.State == simcloud.StateTerminated {
-		return nil, provider.Errorf(provider.NotFound, "get instance %s: it is terminated or elsewhere", providerID)
+		return nil, provider.Errorf(provider.NotFound, "get instance %s: it is terminated or has another provider ID",
+			providerID)
 	}
 	return in, nil
 }
 
-// byTags reads all instances of the owner that are not terminated, in order of creation.
+// byTags returns all instances of the owner that are not terminated, in the order of creation.
 func byTags(ctx context.Context, client account, o owner) ([]simcloud.Instance, error) {
 	var found []simcloud.Instance
 	for in, err := range client.Instances(ctx, simcloud.ListInstancesOptions{Tags: o.tags(), States: liveStates()}) {
@@ -165,8 +166,8 @@ func byTags(ctx context.Context, client account, o owner) ([]simcloud.Instance, 
 	return found, nil
 }
 
-// find reads the owner's instance by provider ID, or by tags when that is empty. Of several with the tags it is the
-// oldest that is not being deleted.
+// find returns the owner's instance by provider ID, or by tags if the provider ID is empty. If several have the tags,
+// it returns the oldest one that is not being deleted.
 func find(ctx context.Context, client account, providerID string, o owner) (*simcloud.Instance, error) {
 	if providerID != "" {
 		return byProviderID(ctx, client, providerID)
@@ -176,7 +177,7 @@ func find(ctx context.Context, client account, providerID string, o owner) (*sim
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, provider.Errorf(provider.NotFound, "no instance carries the tags of machine %s", o.machine.UID)
+		return nil, provider.Errorf(provider.NotFound, "no instance has the tags of machine %s", o.machine.UID)
 	}
 	for i := range found {
 		if found[i].State != simcloud.StateShuttingDown {

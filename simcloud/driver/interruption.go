@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Announcing is a Driver that also tells which instances the cloud is about to take away. It is one of its own since
-// it has Machinist list the instances every few seconds.
+// Announcing is a Driver that also reports announced interruptions. It is a separate type, because Machinist then lists
+// the instances every few seconds.
 type Announcing struct{ *Driver }
 
 var _ provider.Interrupter = Announcing{}
@@ -17,7 +17,7 @@ var _ provider.Interrupter = Announcing{}
 func (d Announcing) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
 	error) {
 	if req.ClusterID == "" {
-		return nil, provider.Errorf(provider.InvalidArgument, "look for interruptions: the cluster id is empty")
+		return nil, provider.Errorf(provider.InvalidArgument, "look for interruptions: the cluster ID is empty")
 	}
 	client, err := d.client(d.endpointOf("", req.Class.Spec), req.Class.Credentials)
 	if err != nil {

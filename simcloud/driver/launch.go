@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// tagVersion records the kubelet version that the user data was rendered for: Update has to know it, and the cloud does
-// not look into user data.
+// tagVersion is the tag with the kubelet version in the user data, which Update needs. The cloud does not parse user
+// data.
 const tagVersion = "machinist-kubelet-version"
 
 // Create implements provider.Driver.
@@ -30,14 +30,14 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	}
 	if n := len(req.UserData.Reveal()); n > simcloud.MaxUserDataBytes {
 		return nil, provider.Errorf(provider.InvalidArgument,
-			"the user data is %d bytes long, more than the %d that the cloud takes", n, simcloud.MaxUserDataBytes)
+			"the user data has %d bytes, more than the %d that the cloud accepts", n, simcloud.MaxUserDataBytes)
 	}
 	client, err := d.client(spec.Endpoint, req.Class.Credentials)
 	if err != nil {
 		return nil, err
 	}
-	// The cloud's own idempotency covers all tries of one attempt. Only an attempt after the first can meet an instance
-	// that another token made.
+	// The idempotency of the cloud covers the retries of one attempt. Only a later attempt can find an instance that was
+	// created with another token.
 	if req.Token != string(req.Machine.UID)+"-1" {
 		in, err := find(ctx, client, "", own)
 		if err == nil {
@@ -69,9 +69,9 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 		return nil, createError(err, spec)
 	}
 	if in.State == simcloud.StateTerminated {
-		// The token is spent: what it made came and went. The caller looks by UID, finds nothing and opens an attempt.
+		// The instance of this token was deleted. The caller looks for the UID, finds nothing and begins another attempt.
 		return nil, provider.Errorf(provider.AlreadyExists,
-			"create instance: the token made instance %s, which is terminated", in.ID)
+			"create instance: the client token belongs to instance %s, which is terminated", in.ID)
 	}
 	if err := own.owns(in); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	return convert(in, spec.Endpoint), nil
 }
 
-// createError says what was asked for, and which field is to blame where the cloud names one.
+// createError returns an error with the requested parameters, and with the field if the cloud names one.
 func createError(err error, spec Spec) error {
 	position := spec.Region
 	if spec.Zone != "" {
@@ -94,19 +94,19 @@ func createError(err error, spec Spec) error {
 	field, _, _ := strings.Cut(rejection.Message, ":")
 	switch field {
 	case "region":
-		return unserved("region", "the cloud has no region %q", spec.Region)
+		return notOffered("region", "the cloud has no region %q", spec.Region)
 	case "zone":
-		return unserved("zone", "region %q has no zone %q", spec.Region, spec.Zone)
+		return notOffered("zone", "region %q has no zone %q", spec.Region, spec.Zone)
 	case "type":
-		return unserved("instanceType", "the cloud has no instance type %q", spec.InstanceType)
+		return notOffered("instanceType", "the cloud has no instance type %q", spec.InstanceType)
 	case "image":
-		return unserved("image", "the cloud has no image %q", spec.Image)
+		return notOffered("image", "the cloud has no image %q", spec.Image)
 	}
 	return out
 }
 
-// Get implements provider.Driver. By provider ID it returns the instance whoever's it is: who adopts one has to see its
-// tags.
+// Get implements provider.Driver. By provider ID, it returns the instance whatever its owner, because an adoption must
+// see the tags.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	own := owner{cluster: req.ClusterID, machine: req.Machine}
 	if req.ProviderID == "" {
@@ -142,7 +142,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	if err != nil {
 		return nil, err
 	}
-	// It may be another's since a moment ago, or not ours any more.
+	// The owner of the instance may have changed a moment ago.
 	if in, err = client.current(ctx, in.ID); err != nil {
 		return nil, translate(err, "read the tags of instance "+req.ProviderID)
 	}
@@ -164,11 +164,11 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	return convert(in, endpoint), nil
 }
 
-// List implements provider.Driver. It lists the whole account: a region that no class names any more may still hold
-// instances.
+// List implements provider.Driver. It lists the whole account, because a region that no class names any more may still
+// contain instances.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
-		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list instances: the cluster id is empty")
+		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list instances: the cluster ID is empty")
 	}
 	endpoint := d.endpointOf("", req.Class.Spec)
 	client, err := d.client(endpoint, req.Class.Credentials)
@@ -210,7 +210,7 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 	return page, nil
 }
 
-// ListScope implements provider.Scoper: List shows all regions of the account that the credentials open at an endpoint.
+// ListScope implements provider.Scoper. List returns all regions of the account at an endpoint.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	return cmp.Or(d.endpointOf("", class.Spec), d.endpoints[0]), nil
 }

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-func TestCreateMakesATaggedInstanceAndTellsAllAboutIt(t *testing.T) {
+func TestCreateReturnsTaggedInstance(t *testing.T) {
 	s := newSim(t)
 	later := simcloud.Duration(time.Minute)
 	s.settings(simcloud.SettingsPatch{BootTime: &later})
@@ -35,7 +35,7 @@ func TestCreateMakesATaggedInstanceAndTellsAllAboutIt(t *testing.T) {
 		t.Errorf("the cloud has %+v", raw)
 	}
 	if n := s.calls(simcloud.OperationListInstances); n != 0 {
-		t.Errorf("a first attempt listed instances %d times; the token alone must do", n)
+		t.Errorf("the first attempt listed instances %d times, but the token is enough", n)
 	}
 }
 
@@ -47,22 +47,22 @@ func (s *sim) raw(providerID string) *simcloud.Instance {
 }
 
 // Rule: create-is-idempotent.
-func TestALostAnswerThenARetryIsOneInstance(t *testing.T) {
+func TestRetryAfterLostAnswerReturnsSameInstance(t *testing.T) {
 	s := newSim(t)
 	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1,
 		Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}})
 	_, err := s.driver.Create(t.Context(), createRequest("a"))
 	if code := provider.CodeOf(err); !code.Ambiguous() {
-		t.Fatalf("the lost answer is %v: code %s must count as ambiguous", err, code)
+		t.Fatalf("the lost answer is %v: code %s must be ambiguous", err, code)
 	}
 	first, err := s.get(provider.GetRequest{Machine: machine("a")})
 	must(t, err)
 	if second := s.create("a"); second.ProviderID != first.ProviderID || s.created() != 1 {
-		t.Errorf("made %s after %s, %d in all", second.ProviderID, first.ProviderID, s.created())
+		t.Errorf("created %s after %s, %d in total", second.ProviderID, first.ProviderID, s.created())
 	}
 }
 
-func TestATokenReusedWithOtherParametersIsAlreadyExists(t *testing.T) {
+func TestTokenWithOtherParametersIsAlreadyExists(t *testing.T) {
 	s := newSim(t)
 	first := s.create("a")
 	req := createRequest("a")
@@ -71,11 +71,11 @@ func TestATokenReusedWithOtherParametersIsAlreadyExists(t *testing.T) {
 	wantCode(t, err, provider.AlreadyExists)
 	found, err := s.get(provider.GetRequest{Machine: req.Machine})
 	if err != nil || found.ProviderID != first.ProviderID || s.created() != 1 {
-		t.Errorf("looked up %v %v, %d instances in all; want %s and 1", found, err, s.created(), first.ProviderID)
+		t.Errorf("found %v %v, %d instances in total; expected %s and 1", found, err, s.created(), first.ProviderID)
 	}
 }
 
-func TestALaterAttemptTakesOverWhatAnEarlierOneMade(t *testing.T) {
+func TestLaterAttemptReturnsInstanceOfEarlierAttempt(t *testing.T) {
 	s := newSim(t)
 	first := s.create("a")
 	req := createRequest("a")
@@ -83,7 +83,7 @@ func TestALaterAttemptTakesOverWhatAnEarlierOneMade(t *testing.T) {
 	second, err := s.driver.Create(t.Context(), req)
 	must(t, err)
 	if second.ProviderID != first.ProviderID || s.created() != 1 {
-		t.Errorf("made %s beside %s", second.ProviderID, first.ProviderID)
+		t.Errorf("created %s in addition to %s", second.ProviderID, first.ProviderID)
 	}
 	if gone, err := s.delete(provider.DeleteRequest{Machine: req.Machine, ProviderID: first.ProviderID}); !gone ||
 		err != nil {
@@ -92,11 +92,11 @@ func TestALaterAttemptTakesOverWhatAnEarlierOneMade(t *testing.T) {
 	third, err := s.driver.Create(t.Context(), req)
 	must(t, err)
 	if third.ProviderID == first.ProviderID || s.created() != 2 {
-		t.Errorf("attempt 2 got %s after it was gone; %d in all", third.ProviderID, s.created())
+		t.Errorf("attempt 2 returned %s after it was gone; %d in total", third.ProviderID, s.created())
 	}
 }
 
-func TestASpentTokenIsAlreadyExistsAndNotADeadInstance(t *testing.T) {
+func TestTokenOfTerminatedInstanceIsAlreadyExists(t *testing.T) {
 	s := newSim(t)
 	in := s.create("a")
 	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone ||
@@ -109,14 +109,14 @@ func TestASpentTokenIsAlreadyExistsAndNotADeadInstance(t *testing.T) {
 	wantCode(t, err, provider.NotFound)
 }
 
-func TestTheTagsOfARequestCannotMakeAnInstanceSomebodyElses(t *testing.T) {
+func TestRequestedTagsDoNotOverrideOwner(t *testing.T) {
 	s := newSim(t)
 	req := createRequest("a")
 	req.Tags = map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "other"}
 	in, err := s.driver.Create(t.Context(), req)
 	must(t, err)
 	if in.ClusterID != cluster || in.MachineUID != "uid-of-a" || in.MachineKey != "ns/a" {
-		t.Errorf("tagged %s %s %s", in.ClusterID, in.MachineUID, in.MachineKey)
+		t.Errorf("the instance has the tags %s %s %s", in.ClusterID, in.MachineUID, in.MachineKey)
 	}
 	for name, change := range map[string]func(*provider.CreateRequest){
 		"no cluster": func(r *provider.CreateRequest) { r.ClusterID = "" },
@@ -130,7 +130,7 @@ func TestTheTagsOfARequestCannotMakeAnInstanceSomebodyElses(t *testing.T) {
 	}
 }
 
-func TestTooMuchUserDataIsRefusedBeforeTheCall(t *testing.T) {
+func TestTooMuchUserDataIsRefusedWithoutCall(t *testing.T) {
 	s := newSim(t)
 	req := createRequest("a")
 	req.UserData = provider.NewSecret(make([]byte, simcloud.MaxUserDataBytes+1))
@@ -141,7 +141,7 @@ func TestTooMuchUserDataIsRefusedBeforeTheCall(t *testing.T) {
 	}
 }
 
-func TestWhatTheCloudDoesNotHaveIsNamedByItsField(t *testing.T) {
+func TestErrorNamesFieldThatTheCloudDoesNotOffer(t *testing.T) {
 	s := newSim(t)
 	for _, field := range []string{"region", "zone", "instanceType", "image"} {
 		_, createErr := s.driver.Create(t.Context(), createRequest("a", field, "nowhere"))
@@ -154,11 +154,11 @@ func TestWhatTheCloudDoesNotHaveIsNamedByItsField(t *testing.T) {
 		}
 	}
 	if s.created() != 0 {
-		t.Error("an instance was made")
+		t.Error("an instance was created")
 	}
 }
 
-func TestCapacityIsThatOfTheInstanceType(t *testing.T) {
+func TestCapacityOfInstanceType(t *testing.T) {
 	s := newSim(t)
 	got, err := s.driver.Capacity(t.Context(), provider.CapacityRequest{Class: class("instanceType", "gpu")})
 	must(t, err)
@@ -169,38 +169,38 @@ func TestCapacityIsThatOfTheInstanceType(t *testing.T) {
 	}
 	for name, value := range want {
 		if q := got.Resources[name]; q.String() != value {
-			t.Errorf("%s = %s, want %s", name, q.String(), value)
+			t.Errorf("%s = %s, expected %s", name, q.String(), value)
 		}
 	}
 	got.Resources = nil
 	if want := (provider.Capacity{InstanceType: "gpu", Region: "sim-1", Zone: "sim-1b", Architecture: "amd64",
 		OperatingSystem: "linux"}); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("got %+v, want %+v", got, want)
+		t.Errorf("got %+v, expected %+v", got, want)
 	}
 }
 
-func TestGetFindsByProviderIDWhoeversItIsAndByTagsOnlyItsOwn(t *testing.T) {
+func TestGetByProviderIDAndByTags(t *testing.T) {
 	s := newSim(t)
 	ours := s.create("a")
-	others := s.others(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
-	untagged := s.others(nil)
+	foreign := s.createOutside(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
+	untagged := s.createOutside(nil)
 	if got, err := s.get(provider.GetRequest{Machine: machine("a")}); err != nil || got.ProviderID != ours.ProviderID {
 		t.Errorf("by tags: %v %v", got, err)
 	}
-	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: others.ProviderID}); err != nil ||
+	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: foreign.ProviderID}); err != nil ||
 		got.ClusterID != "other" {
-		t.Errorf("another's by provider ID: %+v %v", got, err)
+		t.Errorf("of another owner, by provider ID: %+v %v", got, err)
 	}
 	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: untagged.ProviderID}); err != nil ||
 		got.ClusterID != "" || got.MachineUID != "" {
-		t.Errorf("unassigned by provider ID: %+v %v", got, err)
+		t.Errorf("without tags, by provider ID: %+v %v", got, err)
 	}
 	for name, test := range map[string]struct {
 		req  provider.GetRequest
 		want provider.Code
 	}{
-		"another machine's tags": {provider.GetRequest{Machine: machine("b")}, provider.NotFound},
-		"unknown id": {provider.GetRequest{Machine: machine("a"), ProviderID: "sim://sim-1/sim-1b/i-0"},
+		"tags of another machine": {provider.GetRequest{Machine: machine("b")}, provider.NotFound},
+		"unknown ID": {provider.GetRequest{Machine: machine("a"), ProviderID: "sim://sim-1/sim-1b/i-0"},
 			provider.NotFound},
 		"other zone": {provider.GetRequest{Machine: machine("a"), ProviderID: strings.Replace(ours.ProviderID,
 			"sim-1b", "sim-1a", 1)}, provider.NotFound},
@@ -211,12 +211,12 @@ func TestGetFindsByProviderIDWhoeversItIsAndByTagsOnlyItsOwn(t *testing.T) {
 		"tags without a UID": {provider.GetRequest{}, provider.InvalidArgument},
 	} {
 		if _, err := s.get(test.req); provider.CodeOf(err) != test.want {
-			t.Errorf("%s: %v, want %s", name, err, test.want)
+			t.Errorf("%s: %v, expected %s", name, err, test.want)
 		}
 	}
 }
 
-func TestATerminatedInstanceIsNotFound(t *testing.T) {
+func TestTerminatedInstanceIsNotFound(t *testing.T) {
 	s := newSim(t)
 	in := s.create("a")
 	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone ||
@@ -224,7 +224,7 @@ func TestATerminatedInstanceIsNotFound(t *testing.T) {
 		t.Fatal(gone, err)
 	}
 	if s.raw(in.ProviderID).State != simcloud.StateTerminated {
-		t.Fatal("the cloud does not show it any more: nothing is tested here")
+		t.Fatal("the cloud does not return the instance any more, so this tests nothing")
 	}
 	_, byID := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: in.ProviderID})
 	_, byTags := s.get(provider.GetRequest{Machine: machine("a")})
@@ -232,14 +232,14 @@ func TestATerminatedInstanceIsNotFound(t *testing.T) {
 	wantCode(t, byTags, provider.NotFound)
 }
 
-func TestListGoesThroughAllPagesOfOneCluster(t *testing.T) {
+func TestListReturnsAllPagesOfOneCluster(t *testing.T) {
 	s := newSim(t)
 	d := newDriver(t, driver.Options{Endpoints: []string{s.url}, PageSize: 2})
 	var want []string
 	for i := range 5 {
 		want = append(want, s.create(fmt.Sprintf("m-%d", i)).ProviderID)
-		s.others(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "x"})
-		s.others(nil)
+		s.createOutside(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "x"})
+		s.createOutside(nil)
 	}
 	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("m-2"), ProviderID: want[2]}); !gone || err != nil {
 		t.Fatal(gone, err)
@@ -259,7 +259,7 @@ func TestListGoesThroughAllPagesOfOneCluster(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, want) || pages != 2 {
-		t.Errorf("%d pages with\n%v, want 2 with\n%v", pages, got, want)
+		t.Errorf("%d pages with\n%v, expected 2 with\n%v", pages, got, want)
 	}
 	_, err := d.List(t.Context(), provider.ListRequest{Class: class()})
 	wantCode(t, err, provider.InvalidArgument)
@@ -268,7 +268,7 @@ func TestListGoesThroughAllPagesOfOneCluster(t *testing.T) {
 }
 
 // Rule: one-list-per-scope.
-func TestOneListServesAllClassesOfAnEndpoint(t *testing.T) {
+func TestListScopeIsTheEndpoint(t *testing.T) {
 	d, err := driver.New(driver.Options{Endpoints: []string{"http://127.0.0.1:1", "http://127.0.0.1:2"}})
 	must(t, err)
 	scope := func(spec string) string {
@@ -280,10 +280,10 @@ func TestOneListServesAllClassesOfAnEndpoint(t *testing.T) {
 	small := scope(`"instanceType":"small"`)
 	if small == "" || scope(`"instanceType":"large","zone":"z"`) != small ||
 		scope(`"instanceType":"small","endpoint":"http://127.0.0.1:1"`) != small {
-		t.Errorf("classes of the endpoint %q are of several scopes", small)
+		t.Errorf("classes of the endpoint %q have different scopes", small)
 	}
 	if other := scope(`"instanceType":"small","endpoint":"http://127.0.0.1:2"`); other == small {
-		t.Errorf("two endpoints are one scope %q", other)
+		t.Errorf("two endpoints have the same scope %q", other)
 	}
 }
 
@@ -293,8 +293,8 @@ func TestAdoptTagsOnlyUntaggedInstances(t *testing.T) {
 		return s.driver.Adopt(t.Context(), provider.AdoptRequest{Machine: machine("a"), Class: class(), ClusterID: cluster,
 			ProviderID: in.ProviderID, Tags: map[string]string{"team": "blue"}})
 	}
-	untagged := s.others(map[string]string{"owner": "carol"})
-	for range 2 { // Each reads the tags as they are, and the first one writes ours.
+	untagged := s.createOutside(map[string]string{"owner": "carol"})
+	for range 2 { // Each call reads the current tags. The first one also sets Machinist's tags.
 		in, err := adopt(untagged)
 		must(t, err)
 		if in.ClusterID != cluster || in.MachineUID != "uid-of-a" || in.MachineKey != "ns/a" {
@@ -305,19 +305,19 @@ func TestAdoptTagsOnlyUntaggedInstances(t *testing.T) {
 		t.Errorf("tags %v", tags)
 	}
 	if n := s.calls(simcloud.OperationUpdateTags); n != 3 {
-		t.Errorf("%d calls are about tags, want 3", n)
+		t.Errorf("%d calls about tags, expected 3", n)
 	}
 	for name, tags := range map[string]map[string]string{
-		"another cluster's": {provider.TagCluster: "other"},
-		"another machine's": {provider.TagCluster: cluster, provider.TagMachineUID: "other"},
-		"only the UID":      {provider.TagMachineUID: "other"},
+		"another cluster": {provider.TagCluster: "other"},
+		"another machine": {provider.TagCluster: cluster, provider.TagMachineUID: "other"},
+		"only the UID":    {provider.TagMachineUID: "other"},
 	} {
-		others := s.others(tags)
-		if _, err := adopt(others); provider.CodeOf(err) != provider.FailedPrecondition {
+		foreign := s.createOutside(tags)
+		if _, err := adopt(foreign); provider.CodeOf(err) != provider.FailedPrecondition {
 			t.Errorf("%s: %v", name, err)
 		}
-		if after := s.raw(others.ProviderID).Tags; len(after) != len(tags) {
-			t.Errorf("%s: tags became %v", name, after)
+		if after := s.raw(foreign.ProviderID).Tags; len(after) != len(tags) {
+			t.Errorf("%s: the tags are now %v", name, after)
 		}
 	}
 }

@@ -16,34 +16,34 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Tags that an old system's controller puts on its instances at the simulated cloud. By LegacyTagRole it would find,
-// and delete, those without a Machine of its own.
+// Tags of an old system's controller on its instances in the simulated cloud. By LegacyTagRole, it finds instances
+// without a Machine of its own and deletes them.
 const (
 	LegacyTagMachine    = "legacy-machine"
 	LegacyTagMachineUID = "legacy-machine-uid"
 	LegacyTagRole       = "legacy-role"
 )
 
-// LegacySpec is the description of an instance in an old system, the same for all of them; machine.openshift.io's also
-// has apiVersion and kind, and names the Secrets with credentials and user data.
+// LegacySpec is the description of an instance in all old systems. In machine.openshift.io, it also has apiVersion and
+// kind, and names the Secrets with credentials and user data.
 type LegacySpec struct {
 	Region string            `json:"region"`
 	Size   string            `json:"size"`
 	Image  string            `json:"image"`
 	Tags   map[string]string `json:"tags,omitempty"`
-	// Credentials are those of the systems that keep them in the description. Others have them in a Secret.
+	// Credentials are the credentials, in systems that keep them in the description. Other systems have them in a Secret.
 	Credentials *LegacyCredentials `json:"credentials,omitempty"`
 }
 
-// LegacyCredentials are the account's. In a Secret of an old system the key is the same.
+// LegacyCredentials are the credentials of an account. The Secret of an old system has the same key.
 type LegacyCredentials struct {
 	Token string `json:"token"`
 }
 
 var _ provider.Importer = (*Driver)(nil)
 
-// Import implements provider.Importer. The zone of an instance is not taken over: the class is that of instances in
-// several, and Update leaves an instance where it is while the class names no zone.
+// Import implements provider.Importer. It does not import the zone of an instance: the class may have instances in
+// several zones, and Update does not move an instance while the class names no zone.
 func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
 	old, err := readLegacy(req.Legacy)
 	if err != nil {
@@ -52,19 +52,19 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	spec := Spec{APIVersion: APIVersion, Kind: Kind, Region: old.Required("region"), InstanceType: old.Required("size"),
 		Image: old.Required("image"), Tags: old.Map("tags")}
 	for _, key := range []string{LegacyTagMachine, LegacyTagMachineUID, LegacyTagRole} {
-		// An old controller that came back would delete a new instance with its tags.
+		// Otherwise an old controller that is started again would delete new instances with these tags.
 		delete(spec.Tags, key)
 	}
 	for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
 		if strings.HasPrefix(key, ownTags) {
 			delete(spec.Tags, key)
 			old.Add(provider.Finding{Level: provider.FindingLoss, Code: "ReservedTag", Path: old.Path("tags." + key),
-				Message: "tags of this name are the driver's own"})
+				Message: "the driver reserves tags with this prefix"})
 		}
 	}
 	token := old.Object("credentials").String(credentialsKey)
 	if req.Legacy.Source == provider.SourceOpenShift {
-		// The Secrets are the caller's matter.
+		// The caller reads the Secrets.
 		old.Known("apiVersion", "kind", "credentialsSecret", "userDataSecret")
 	}
 	if secret, found := req.Legacy.Credentials.Get(credentialsKey); found {
@@ -73,14 +73,14 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	out := provider.Imported{}
 	if token == "" {
 		old.Object("credentials").Report(provider.FindingBlocker, provider.FindingRequiredField, credentialsKey,
-			"the account's token is missing, also in the Secret of the old system")
+			"the token of the account is missing, also in the Secret of the old system")
 	} else {
 		out.Credentials = map[string][]byte{credentialsKey: []byte(token)}
 	}
 	if out.Spec, err = json.Marshal(spec); err != nil {
-		return provider.Imported{}, provider.Errorf(provider.Internal, "write the providerSpec")
+		return provider.Imported{}, provider.Errorf(provider.Internal, "encode the providerSpec")
 	}
-	// What is missing was said above; here it is about the form of what is there.
+	// Missing fields were reported above. This is about the values of the others.
 	if e, invalid := errors.AsType[*provider.Error](d.check(spec)); invalid && e.Message != isRequired {
 		old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingInvalidField,
 			Path: cmp.Or(map[string]string{"instanceType": "size"}[e.Field], e.Field), Message: e.Message})
@@ -89,7 +89,7 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	return out, nil
 }
 
-// readLegacy refuses what is not about this cloud.
+// readLegacy parses an old description. It returns an error if the description is not for this cloud.
 func readLegacy(old provider.Legacy) (*legacy.Object, error) {
 	if old.Provider != Name {
 		return nil, provider.Errorf(provider.InvalidArgument, "the old description is for the provider %.64q, not for %q",
@@ -101,8 +101,8 @@ func readLegacy(old provider.Legacy) (*legacy.Object, error) {
 	return legacy.Parse(old.Spec)
 }
 
-// Locate implements provider.Importer. It lists the region of the description: an instance may have got another size
-// since.
+// Locate implements provider.Importer. It lists the region of the description, because the size of an instance may have
+// changed since.
 func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	imported, err := d.Import(ctx, provider.ImportRequest{Legacy: req.Legacy})
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	}
 	var spec Spec
 	if err := json.Unmarshal(imported.Spec, &spec); err != nil || spec.Region == "" {
-		return nil, provider.Errorf(provider.InvalidArgument, "the old description names no region")
+		return nil, provider.Errorf(provider.InvalidArgument, "the old description does not name a region")
 	}
 	client, err := d.client("", provider.NewCredentials(imported.Credentials))
 	if err != nil {
@@ -123,7 +123,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 		if err != nil {
 			return nil, translate(err, "list the instances of the old system")
 		}
-		// Two pages may share one.
+		// Two pages may contain the same instance.
 		if seen[in.ID] || in.State == simcloud.StateTerminated || in.Tags[LegacyTagMachine] == "" {
 			continue
 		}
@@ -145,12 +145,12 @@ func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error
 	if err != nil {
 		return err
 	}
-	in, err := client.located(ctx, req.ProviderID)
+	in, err := client.instanceByID(ctx, req.ProviderID)
 	switch {
 	case err != nil:
 		return err
 	case in == nil:
-		return provider.Errorf(provider.NotFound, "release instance %s: there is none", req.ProviderID)
+		return provider.Errorf(provider.NotFound, "release instance %s: it does not exist", req.ProviderID)
 	}
 	if err := own.owns(in); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
 	if err != nil {
 		return err
 	}
-	in, err := client.located(ctx, req.ProviderID)
+	in, err := client.instanceByID(ctx, req.ProviderID)
 	if err != nil || in == nil {
 		return err
 	}
@@ -194,8 +194,8 @@ func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
 	return nil
 }
 
-// located reads an instance past the lag of reads, nil where there is none.
-func (a account) located(ctx context.Context, providerID string) (*simcloud.Instance, error) {
+// instanceByID returns an instance without the lag of reads, or nil if it does not exist.
+func (a account) instanceByID(ctx context.Context, providerID string) (*simcloud.Instance, error) {
 	id, err := idOf(providerID)
 	if err != nil {
 		return nil, err
@@ -209,7 +209,8 @@ func (a account) located(ctx context.Context, providerID string) (*simcloud.Inst
 	case in == nil || in.State == simcloud.StateTerminated:
 		return nil, nil
 	case in.ProviderID != providerID:
-		return nil, provider.Errorf(provider.FailedPrecondition, "instance %s is at %s, not at %s", id, in.ProviderID,
+		return nil, provider.Errorf(provider.FailedPrecondition, "the provider ID of instance %s is %s, not %s", id,
+			in.ProviderID,
 			providerID)
 	}
 	return in, nil

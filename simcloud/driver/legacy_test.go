@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// legacyOf is a description in an old system that keeps its credentials in a Secret.
+// legacyOf returns a description in an old system that keeps its credentials in a Secret.
 func legacyOf(source, spec string) provider.Legacy {
 	return provider.Legacy{Source: source, Provider: driver.Name, Spec: provider.NewSecret([]byte(spec)),
 		Credentials: credentials(token)}
@@ -21,7 +21,7 @@ func legacyOf(source, spec string) provider.Legacy {
 
 const oldSpec = `{"region":"sim-1","size":"small","image":"sim-os-1","tags":{"team":"blue","legacy-role":"node"}}`
 
-// findings are short: level, code and path of each.
+// findings returns level, code and path of each finding.
 func findings(all []provider.Finding) string {
 	var out []string
 	for _, f := range all {
@@ -30,7 +30,7 @@ func findings(all []provider.Finding) string {
 	return strings.Join(out, "\n")
 }
 
-func TestImportTranslatesOrReportsEveryField(t *testing.T) {
+func TestImportConvertsOrReportsEveryField(t *testing.T) {
 	s := newSim(t)
 	const spec = `{"apiVersion":"sim.machinist.dev/v1beta1","kind":"SimMachine",` +
 		`"region":"sim-1","instanceType":"small","image":"sim-os-1"`
@@ -38,10 +38,10 @@ func TestImportTranslatesOrReportsEveryField(t *testing.T) {
 		source, old, want, findings string
 		noSecret                    bool
 	}{
-		"all":              {source: provider.SourceGardener, old: oldSpec, want: spec + `,"tags":{"team":"blue"}}`},
-		"minimal":          {source: provider.SourceGardener, old: `{"region":"sim-1","size":"small","image":"sim-os-1"}`, want: spec + `}`},
-		"with a kind":      {source: provider.SourceOpenShift, old: `{"apiVersion":"a","kind":"b","credentialsSecret":{"name":"c"},"userDataSecret":{"name":"d"},` + oldSpec[1:], want: spec + `,"tags":{"team":"blue"}}`},
-		"a kind elsewhere": {source: provider.SourceGardener, old: `{"kind":"b",` + oldSpec[1:], want: spec + `,"tags":{"team":"blue"}}`, findings: "Loss UnknownField kind"},
+		"all":                    {source: provider.SourceGardener, old: oldSpec, want: spec + `,"tags":{"team":"blue"}}`},
+		"minimal":                {source: provider.SourceGardener, old: `{"region":"sim-1","size":"small","image":"sim-os-1"}`, want: spec + `}`},
+		"with a kind":            {source: provider.SourceOpenShift, old: `{"apiVersion":"a","kind":"b","credentialsSecret":{"name":"c"},"userDataSecret":{"name":"d"},` + oldSpec[1:], want: spec + `,"tags":{"team":"blue"}}`},
+		"kind in another system": {source: provider.SourceGardener, old: `{"kind":"b",` + oldSpec[1:], want: spec + `,"tags":{"team":"blue"}}`, findings: "Loss UnknownField kind"},
 		"token in the description": {source: provider.SourceMachineK8s, noSecret: true,
 			old: `{"credentials":{"token":{"value":"` + token + `"}},` + oldSpec[1:], want: spec + `,"tags":{"team":"blue"}}`},
 		"no token": {source: provider.SourceMachinesK8s, noSecret: true, old: oldSpec, want: spec + `,"tags":{"team":"blue"}}`,
@@ -51,10 +51,10 @@ func TestImportTranslatesOrReportsEveryField(t *testing.T) {
 			findings: "Loss UnknownField Region\nLoss UnknownField credentials.user\nLoss UnknownField disk"},
 		"reserved tag": {source: provider.SourceClusterK8s, want: spec + `,"tags":{"team":"blue"}}`, findings: "Loss ReservedTag tags.machinist-cluster",
 			old: `{"region":"sim-1","size":"small","image":"sim-os-1","tags":{"machinist-cluster":"x","team":"blue"}}`},
-		"missing and of another form": {source: provider.SourceClusterK8s, old: `{"size":7,"image":"Sim OS"}`,
+		"a missing and an invalid field": {source: provider.SourceClusterK8s, old: `{"size":7,"image":"Sim OS"}`,
 			want:     `{"apiVersion":"sim.machinist.dev/v1beta1","kind":"SimMachine","region":"","instanceType":"","image":"Sim OS"}`,
 			findings: "Blocker RequiredField region\nBlocker InvalidField size"},
-		"of another form": {source: provider.SourceClusterK8s, old: `{"region":"sim-1","size":"small","image":"Sim OS"}`,
+		"an invalid field": {source: provider.SourceClusterK8s, old: `{"region":"sim-1","size":"small","image":"Sim OS"}`,
 			want: strings.Replace(spec, "sim-os-1", "Sim OS", 1) + `}`, findings: "Blocker InvalidField image"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestImportTranslatesOrReportsEveryField(t *testing.T) {
 				t.Errorf("findings\n%s\nwant\n%s", findings(got.Findings), test.findings)
 			}
 			if strings.Contains(fmt.Sprint(got.Findings), token) {
-				t.Error("a finding has the token")
+				t.Error("a finding contains the token")
 			}
 			if !strings.Contains(test.findings, "Blocker") {
 				must(t, s.driver.Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: got.Spec,
@@ -92,24 +92,24 @@ func TestImportTranslatesOrReportsEveryField(t *testing.T) {
 	}
 }
 
-func TestTagsOfTheClassAreOnNewInstances(t *testing.T) {
+func TestNewInstancesHaveTagsOfTheClass(t *testing.T) {
 	s := newSim(t)
 	req := createRequest("a")
 	req.Class.Spec = []byte(withTags(`{"team":"red","rack":"2"}`))
 	in, err := s.driver.Create(t.Context(), req)
 	must(t, err)
-	// What Machinist asks for is stronger.
+	// The tags of the request take precedence.
 	if tags := s.raw(in.ProviderID).Tags; tags["rack"] != "2" || tags["team"] != "blue" || tags[provider.TagCluster] != cluster {
 		t.Errorf("tags %v", tags)
 	}
 }
 
-func TestATakenOverInstanceIsReleasedAndDisownedAndKeepsAllElse(t *testing.T) {
+func TestReleaseAndDisown(t *testing.T) {
 	s := newSim(t)
 	before := map[string]string{driver.LegacyTagMachine: "worker-1", driver.LegacyTagMachineUID: "u-1",
 		driver.LegacyTagRole: "node", "team": "blue"}
-	old := s.others(before)
-	s.others(map[string]string{"team": "red"})
+	old := s.createOutside(before)
+	s.createOutside(map[string]string{"team": "red"})
 	located, err := s.driver.Locate(t.Context(), provider.LocateRequest{Legacy: legacyOf(provider.SourceGardener, oldSpec)})
 	must(t, err)
 	if len(located) != 1 || located[0].Instance.ProviderID != old.ProviderID || located[0].Machine != "worker-1" ||
@@ -133,7 +133,7 @@ func TestATakenOverInstanceIsReleasedAndDisownedAndKeepsAllElse(t *testing.T) {
 	for range 2 {
 		must(t, s.driver.Disown(t.Context(), disown))
 		if got := s.raw(old.ProviderID).Tags; !maps.Equal(got, before) {
-			t.Errorf("tags %v, want %v", got, before)
+			t.Errorf("tags %v, expected %v", got, before)
 		}
 	}
 	adopt()
@@ -156,13 +156,13 @@ func TestATakenOverInstanceIsReleasedAndDisownedAndKeepsAllElse(t *testing.T) {
 	must(t, s.driver.Disown(t.Context(), disown))
 }
 
-// meanwhile is a transport that does something before the second change of tags goes out: the first one only reads.
-type meanwhile struct {
+// interceptor is a transport that calls do before the second change of tags. The first change only reads.
+type interceptor struct {
 	changes int
 	do      func()
 }
 
-func (m *meanwhile) RoundTrip(r *http.Request) (*http.Response, error) {
+func (m *interceptor) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPut {
 		if m.changes++; m.changes == 2 {
 			m.do()
@@ -171,8 +171,8 @@ func (m *meanwhile) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// Between the check and the change an instance can become another's.
-func TestAnInstanceThatBecomesAnothersMeanwhileIsNeitherReleasedNorDisowned(t *testing.T) {
+// The owner of an instance can change between the check and the change.
+func TestReleaseAndDisownRefuseInstanceThatChangedOwner(t *testing.T) {
 	for name, change := range map[string]func(d provider.Importer, id string) error{
 		"Release": func(d provider.Importer, id string) error {
 			return d.Release(t.Context(), provider.ReleaseRequest{Machine: machine("a"), Class: class(), ClusterID: cluster,
@@ -185,10 +185,10 @@ func TestAnInstanceThatBecomesAnothersMeanwhileIsNeitherReleasedNorDisowned(t *t
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(t)
-			in := s.others(map[string]string{driver.LegacyTagRole: "node", provider.TagCluster: cluster,
+			in := s.createOutside(map[string]string{driver.LegacyTagRole: "node", provider.TagCluster: cluster,
 				provider.TagMachineUID: "uid-of-a"})
 			others := map[string]string{provider.TagCluster: "another", provider.TagMachineUID: "another"}
-			between := &meanwhile{do: func() {
+			between := &interceptor{do: func() {
 				_, err := s.client.UpdateTags(t.Context(), in.ID, simcloud.UpdateTagsRequest{Set: others})
 				must(t, err)
 			}}
@@ -223,7 +223,7 @@ func FuzzImport(f *testing.F) {
 		legacy.Spec = provider.NewSecret(data)
 		got, err := d.Import(t.Context(), provider.ImportRequest{Legacy: legacy})
 		if err != nil {
-			return // It has become too long.
+			return // The description is too long.
 		}
 		unknown := 0
 		for _, f := range got.Findings {

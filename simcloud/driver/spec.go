@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// What a providerSpec says that it is.
+// apiVersion and kind of a providerSpec.
 const (
 	APIVersion = "sim.machinist.dev/v1beta1"
 	Kind       = "SimMachine"
@@ -24,39 +24,40 @@ const (
 
 // Spec is the providerSpec of an instance of the simulated cloud.
 type Spec struct {
-	// APIVersion and Kind are those above.
+	// APIVersion and Kind are the constants APIVersion and Kind.
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Region, InstanceType and Image are names that the cloud knows.
+	// Region, InstanceType and Image are names in the cloud.
 	Region       string `json:"region"`
 	InstanceType string `json:"instanceType"`
 	Image        string `json:"image"`
-	// Zone is one of the region's. Default: the cloud chooses.
+	// Zone is a zone of the region. Default: the cloud selects one.
 	Zone string `json:"zone,omitempty"`
-	// Endpoint chooses among the endpoints that the provider process may use. Default: the first of them.
+	// Endpoint is one of the endpoints that the provider process may use. Default: the first of them.
 	Endpoint string `json:"endpoint,omitempty"`
-	// Tags are on instances beside Machinist's own, from their creation; those of an existing one stay as they are. Keys
-	// that begin with "machinist-" are refused. Default: none.
+	// Tags are added to new instances, in addition to Machinist's tags. Existing instances are not changed. Keys must not
+	// begin with "machinist-". Default: none.
 	Tags map[string]string `json:"tags,omitempty"`
 }
 
-// ownTags is how the keys of all tags begin that this driver sets itself.
+// ownTags is the prefix of all tags that this driver sets itself.
 const ownTags = "machinist-"
 
-// maxTags leaves room for those of the driver.
+// maxTags leaves room for the driver's tags.
 const maxTags = simcloud.MaxTags - 10
 
-// maxSpecBytes is far above any providerSpec that means something.
+// maxSpecBytes is much larger than any useful providerSpec.
 const maxSpecBytes = 64 << 10
 
-// name is what regions, zones, types and images are called.
+// name matches names of regions, zones, types and images.
 var name = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// parse reads a providerSpec strictly and says at which path it is wrong.
+// parse parses a providerSpec strictly. Its errors contain the path.
 func (d *Driver) parse(raw []byte) (Spec, error) {
 	var spec Spec
 	if len(raw) > maxSpecBytes {
-		return spec, provider.Errorf(provider.InvalidArgument, "providerSpec is %d bytes long, more than %d", len(raw),
+		return spec, provider.Errorf(provider.InvalidArgument, "providerSpec has %d bytes, more than the maximum of %d",
+			len(raw),
 			maxSpecBytes)
 	}
 	if trimmed := strings.TrimSpace(string(raw)); !strings.HasPrefix(trimmed, "{") {
@@ -67,7 +68,7 @@ func (d *Driver) parse(raw []byte) (Spec, error) {
 	if err != nil && !isWrongType {
 		return spec, provider.Errorf(provider.InvalidArgument, "providerSpec is not valid JSON")
 	}
-	// What it claims to be comes first: of another kind, the fields mean nothing.
+	// apiVersion and kind are checked first, because the fields of another kind have no meaning.
 	switch {
 	case spec.APIVersion != APIVersion:
 		return spec, provider.InvalidField("apiVersion", "must be %q, not %.64q", APIVersion, spec.APIVersion)
@@ -85,7 +86,7 @@ func (d *Driver) parse(raw []byte) (Spec, error) {
 
 const isRequired = "is required"
 
-// check says at which path a value cannot be right.
+// check returns an error with the path of a value that is not valid.
 func (d *Driver) check(spec Spec) error {
 	for _, field := range []struct {
 		path, value string
@@ -101,11 +102,11 @@ func (d *Driver) check(spec Spec) error {
 			return provider.InvalidField(field.path, isRequired)
 		case field.value != "" && !name.MatchString(field.value):
 			return provider.InvalidField(field.path,
-				"%.64q must be lower case letters, digits and '-', at most 63 characters", field.value)
+				"%.64q must consist of at most 63 lower case letters, digits and '-'", field.value)
 		}
 	}
 	if len(spec.Tags) > maxTags {
-		return provider.InvalidField("tags", "are %d, more than %d", len(spec.Tags), maxTags)
+		return provider.InvalidField("tags", "there are %d tags, more than the maximum of %d", len(spec.Tags), maxTags)
 	}
 	for _, key := range slices.Sorted(maps.Keys(spec.Tags)) {
 		path := shorten("tags." + key)
@@ -114,23 +115,23 @@ func (d *Driver) check(spec Spec) error {
 			return provider.InvalidField(path, "the key must be 1 to %d bytes of printable text without '='",
 				simcloud.MaxTagKeyLength)
 		case strings.HasPrefix(key, ownTags):
-			return provider.InvalidField(path, "keys that begin with %q are the driver's own", ownTags)
+			return provider.InvalidField(path, "the driver reserves keys that begin with %q", ownTags)
 		case len(value) > simcloud.MaxTagValueLength || !printable(value):
 			return provider.InvalidField(path, "the value must be at most %d bytes of printable text",
 				simcloud.MaxTagValueLength)
 		}
 	}
 	if spec.Endpoint != "" && !slices.Contains(d.endpoints, spec.Endpoint) {
-		return provider.InvalidField("endpoint", "%.128q is not one of those that this provider may use", spec.Endpoint)
+		return provider.InvalidField("endpoint", "%.128q is not an endpoint that this provider may use", spec.Endpoint)
 	}
 	return nil
 }
 
-// strictError names the field that is unknown or there twice.
+// strictError returns an error with the path of a field that is unknown or occurs twice.
 func strictError(err error) error {
 	what := "is not a field of " + Kind
 	if strings.HasPrefix(err.Error(), "duplicate") {
-		what = "is there twice"
+		what = "occurs twice"
 	}
 	path := ""
 	if field, ok := errors.AsType[json.FieldError](err); ok {
@@ -139,7 +140,7 @@ func strictError(err error) error {
 	return provider.InvalidField(path, "%s", what)
 }
 
-// typeOf is what a field must be.
+// typeOf returns the type that a field must have.
 func typeOf(field string) string {
 	if field == "tags" {
 		return "an object of strings"
@@ -151,13 +152,13 @@ func printable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// jsonType drops what the decoder adds of the value: "number -5" is a number.
+// jsonType returns the type without the value that the decoder adds, as in "number -5".
 func jsonType(value string) string {
 	kind, _, _ := strings.Cut(value, " ")
 	return kind
 }
 
-// shorten keeps a path that somebody made up from filling a condition's message.
+// shorten cuts a path that a user chose, so that it does not fill the message of a condition.
 func shorten(path string) string {
 	const most = 128
 	if len(path) <= most {
@@ -166,9 +167,9 @@ func shorten(path string) string {
 	return strings.ToValidUTF8(path[:most], "") + "…"
 }
 
-// endpointOf is where an instance is looked for, "" for the default: where it was made, as Instance.Scope recorded,
-// else where providerSpec says. A providerSpec that is wrong in whatever way must not keep its machine from being
-// deleted: such a one never made an instance elsewhere.
+// endpointOf returns the endpoint to search for an instance, or "" for the default: the one in Instance.Scope, else the
+// one in providerSpec. An invalid providerSpec must not prevent the deletion of its machine. With an invalid
+// providerSpec, no instance was ever created at another endpoint.
 func (d *Driver) endpointOf(scope string, raw []byte) string {
 	if scope != "" {
 		return scope

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-func TestHostileProviderSpecsAreRefusedByField(t *testing.T) {
+func TestInvalidProviderSpecsAreRefused(t *testing.T) {
 	s := newSim(t)
 	long := strings.Repeat("x", 60<<10)
 	for name, test := range map[string]struct{ raw, field string }{
@@ -18,7 +18,7 @@ func TestHostileProviderSpecsAreRefusedByField(t *testing.T) {
 		"null":                {`null`, ""},
 		"array":               {`[]`, ""},
 		"string":              {`"sim"`, ""},
-		"cut short":           {`{"apiVersion":`, ""},
+		"cut off":             {`{"apiVersion":`, ""},
 		"two documents":       {string(spec()) + `{}`, ""},
 		"not UTF-8":           {"{\"apiVersion\":\"\xff\xfe\"}", "apiVersion"},
 		"1 MiB":               {`{"region":"` + strings.Repeat("x", 1<<20) + `"}`, ""},
@@ -26,30 +26,30 @@ func TestHostileProviderSpecsAreRefusedByField(t *testing.T) {
 		"empty object":        {`{}`, "apiVersion"},
 		"another API version": {string(spec("apiVersion", "sim.machinist.dev/v1")), "apiVersion"},
 		"another kind":        {string(spec("kind", "AzureMachine")), "kind"},
-		"another kind's fields": {`{"apiVersion":"azure.machinist.dev/v1beta1","kind":"AzureMachine","vmSize":"x"}`,
+		"fields of another kind": {`{"apiVersion":"azure.machinist.dev/v1beta1","kind":"AzureMachine","vmSize":"x"}`,
 			"apiVersion"},
-		"unknown field":          {string(spec("size", "small")), "size"},
-		"field in other letters": {string(spec("Region", "sim-1")), "Region"},
-		"unknown field, long":    {string(spec(long, "x")), strings.Repeat("x", 128) + "…"},
-		"duplicate key":          {strings.Replace(string(spec()), `{`, `{"region":"sim-2",`, 1), "region"},
-		"number for a string":    {strings.Replace(string(spec()), `"small"`, `7`, 1), "instanceType"},
-		"object for a string":    {strings.Replace(string(spec()), `"small"`, `{"a":{}}`, 1), "instanceType"},
-		"no region":              {string(spec("region", "")), "region"},
-		"null region":            {strings.Replace(string(spec()), `"sim-1"`, `null`, 1), "region"},
-		"no type":                {string(spec("instanceType", "")), "instanceType"},
-		"no image":               {string(spec("image", "")), "image"},
-		"path in a name":         {string(spec("region", "../admin")), "region"},
-		"line break in a name":   {string(spec("zone", "sim-1a\n")), "zone"},
-		"template in a name":     {string(spec("image", "<<MACHINE_NAME>>")), "image"},
-		"unicode in a name":      {string(spec("image", "ｓim-os-1")), "image"},
-		"long name":              {string(spec("image", long)), "image"},
-		"another endpoint":       {string(spec("endpoint", "http://169.254.169.254")), "endpoint"},
-		"endpoint and more":      {string(spec("endpoint", s.url+"@evil")), "endpoint"},
-		"our own tag":            {withTags(`{"machinist-cluster":"other"}`), "tags.machinist-cluster"},
-		"line break in a tag":    {withTags(`{"team":"a\nb"}`), "tags.team"},
-		"equal sign in a tag":    {withTags(`{"a=b":"c"}`), "tags.a=b"},
-		"text for tags":          {withTags(`"blue"`), "tags"},
-		"file for an endpoint":   {string(spec("endpoint", "file:///etc/passwd")), "endpoint"},
+		"unknown field":                {string(spec("size", "small")), "size"},
+		"field in other letter case":   {string(spec("Region", "sim-1")), "Region"},
+		"long unknown field":           {string(spec(long, "x")), strings.Repeat("x", 128) + "…"},
+		"duplicate key":                {strings.Replace(string(spec()), `{`, `{"region":"sim-2",`, 1), "region"},
+		"number for a string":          {strings.Replace(string(spec()), `"small"`, `7`, 1), "instanceType"},
+		"object for a string":          {strings.Replace(string(spec()), `"small"`, `{"a":{}}`, 1), "instanceType"},
+		"no region":                    {string(spec("region", "")), "region"},
+		"null region":                  {strings.Replace(string(spec()), `"sim-1"`, `null`, 1), "region"},
+		"no type":                      {string(spec("instanceType", "")), "instanceType"},
+		"no image":                     {string(spec("image", "")), "image"},
+		"path in a name":               {string(spec("region", "../admin")), "region"},
+		"line break in a name":         {string(spec("zone", "sim-1a\n")), "zone"},
+		"template in a name":           {string(spec("image", "<<MACHINE_NAME>>")), "image"},
+		"unicode in a name":            {string(spec("image", "ｓim-os-1")), "image"},
+		"long name":                    {string(spec("image", long)), "image"},
+		"endpoint that is not allowed": {string(spec("endpoint", "http://169.254.169.254")), "endpoint"},
+		"endpoint with more text":      {string(spec("endpoint", s.url+"@evil")), "endpoint"},
+		"tag of the driver":            {withTags(`{"machinist-cluster":"other"}`), "tags.machinist-cluster"},
+		"line break in a tag":          {withTags(`{"team":"a\nb"}`), "tags.team"},
+		"equal sign in a tag":          {withTags(`{"a=b":"c"}`), "tags.a=b"},
+		"text for tags":                {withTags(`"blue"`), "tags"},
+		"file for an endpoint":         {string(spec("endpoint", "file:///etc/passwd")), "endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			class := provider.Class{Spec: []byte(test.raw), Credentials: credentials(token)}
@@ -63,10 +63,10 @@ func TestHostileProviderSpecsAreRefusedByField(t *testing.T) {
 			} {
 				e, ok := errors.AsType[*provider.Error](err)
 				if !ok || e.Code != provider.InvalidArgument || e.Field != test.field {
-					t.Fatalf("%s: %v, want InvalidArgument at %q", operation, err, test.field)
+					t.Fatalf("%s: %v, expected InvalidArgument at %q", operation, err, test.field)
 				}
 				if len(err.Error()) > 512 {
-					t.Errorf("%s: a message of %d bytes", operation, len(err.Error()))
+					t.Errorf("%s: the message has %d bytes", operation, len(err.Error()))
 				}
 			}
 		})
@@ -76,12 +76,12 @@ func TestHostileProviderSpecsAreRefusedByField(t *testing.T) {
 	}
 }
 
-// withTags is a good providerSpec with tags, as JSON.
+// withTags returns a valid providerSpec with tags, in JSON.
 func withTags(tags string) string {
 	return strings.Replace(string(spec()), `{`, `{"tags":`+tags+`,`, 1)
 }
 
-func TestGoodProviderSpecsAreAccepted(t *testing.T) {
+func TestValidProviderSpecsAreAccepted(t *testing.T) {
 	s := newSim(t)
 	for name, raw := range map[string][]byte{
 		"all fields": spec("endpoint", s.url), "trailing slash": spec("endpoint", s.url+"/"), "no zone": spec("zone", ""),
@@ -94,20 +94,20 @@ func TestGoodProviderSpecsAreAccepted(t *testing.T) {
 	}
 }
 
-func TestOnlyTheTokenOfTheCredentialsIsRead(t *testing.T) {
+func TestCredentials(t *testing.T) {
 	s := newSim(t)
 	for name, test := range map[string]struct {
 		data map[string][]byte
 		want provider.Code
 	}{
-		"token":             {map[string][]byte{"token": []byte(token)}, provider.OK},
-		"with a line break": {map[string][]byte{"token": []byte(token + "\n")}, provider.OK},
-		"beside others": {map[string][]byte{"token": []byte(token), "endpoint": []byte("http://evil"),
+		"token":          {map[string][]byte{"token": []byte(token)}, provider.OK},
+		"with a newline": {map[string][]byte{"token": []byte(token + "\n")}, provider.OK},
+		"with other keys": {map[string][]byte{"token": []byte(token), "endpoint": []byte("http://evil"),
 			"exec": []byte("/bin/sh")}, provider.OK},
-		"other key":             {map[string][]byte{"Token": []byte(token)}, provider.InvalidArgument},
-		"empty":                 {map[string][]byte{"token": nil}, provider.InvalidArgument},
-		"header in the token":   {map[string][]byte{"token": []byte("a\r\nX-Evil: b")}, provider.InvalidArgument},
-		"token of a whole disk": {map[string][]byte{"token": make([]byte, 1<<20)}, provider.InvalidArgument},
+		"other key":           {map[string][]byte{"Token": []byte(token)}, provider.InvalidArgument},
+		"empty":               {map[string][]byte{"token": nil}, provider.InvalidArgument},
+		"header in the token": {map[string][]byte{"token": []byte("a\r\nX-Evil: b")}, provider.InvalidArgument},
+		"very long token":     {map[string][]byte{"token": make([]byte, 1<<20)}, provider.InvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
 			class := provider.Class{Spec: spec(), Credentials: provider.NewCredentials(test.data)}
@@ -124,15 +124,15 @@ func TestOnlyTheTokenOfTheCredentialsIsRead(t *testing.T) {
 	wantCode(t, err, provider.Unauthenticated)
 }
 
-func TestTheEndpointIsChosenFromTheAllowedOnesAndRemembered(t *testing.T) {
+func TestEndpointIsSelectedAndRecorded(t *testing.T) {
 	one, two := newSim(t), newSim(t)
 	d := newDriver(t, driver.Options{Endpoints: []string{one.url, two.url + "/"}})
 	in, err := d.Create(t.Context(), createRequest("a", "endpoint", two.url))
 	must(t, err)
 	if one.created() != 0 || two.created() != 1 || in.Scope != two.url {
-		t.Fatalf("made %d and %d, scope %q", one.created(), two.created(), in.Scope)
+		t.Fatalf("created %d and %d, scope %q", one.created(), two.created(), in.Scope)
 	}
-	// The class is gone; what was recorded has to do.
+	// The class no longer exists, so the recorded scope must be enough.
 	class := provider.Class{Credentials: credentials(token)}
 	if _, err := d.Get(t.Context(), provider.GetRequest{Machine: machine("a"), Class: class, ClusterID: cluster,
 		ProviderID: in.ProviderID, Scope: in.Scope}); err != nil {
@@ -145,7 +145,7 @@ func TestTheEndpointIsChosenFromTheAllowedOnesAndRemembered(t *testing.T) {
 		Class: provider.Class{Spec: spec(), Credentials: credentials(token)}, ClusterID: cluster, ProviderID: in.ProviderID,
 		Scope: in.Scope})
 	if err != nil || result.Outcome != provider.UpdateNeedsReplacement {
-		t.Errorf("to the default endpoint: %+v %v", result, err)
+		t.Errorf("with the default endpoint: %+v %v", result, err)
 	}
 	deleted, err := d.Delete(t.Context(), provider.DeleteRequest{Machine: machine("a"), Class: class, ClusterID: cluster,
 		ProviderID: in.ProviderID, Scope: in.Scope})
@@ -153,18 +153,18 @@ func TestTheEndpointIsChosenFromTheAllowedOnesAndRemembered(t *testing.T) {
 		t.Errorf("%+v %v", deleted, err)
 	}
 	if def, err := d.Create(t.Context(), createRequest("b")); err != nil || def.Scope != "" || one.created() != 1 {
-		t.Errorf("by default: %+v %v", def, err)
+		t.Errorf("without an endpoint: %+v %v", def, err)
 	}
 }
 
-func TestBadOptionsAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	for name, o := range map[string]driver.Options{
-		"no endpoint":      {},
-		"not a URL":        {Endpoints: []string{"localhost:80"}},
-		"user in it":       {Endpoints: []string{"http://a:b@localhost"}},
-		"negative settle":  {Endpoints: []string{"http://localhost"}, CreateSettle: -1},
-		"endless pages":    {Endpoints: []string{"http://localhost"}, PageSize: 1 << 20},
-		"one of two wrong": {Endpoints: []string{"http://localhost", "file:///"}},
+		"no endpoint":          {},
+		"not a URL":            {Endpoints: []string{"localhost:80"}},
+		"with a user":          {Endpoints: []string{"http://a:b@localhost"}},
+		"negative settle time": {Endpoints: []string{"http://localhost"}, CreateSettle: -1},
+		"very long pages":      {Endpoints: []string{"http://localhost"}, PageSize: 1 << 20},
+		"one of two wrong":     {Endpoints: []string{"http://localhost", "file:///"}},
 	} {
 		if _, err := driver.New(o); err == nil {
 			t.Errorf("%s was accepted", name)
@@ -172,7 +172,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzValidate makes sure that whatever a user writes is either refused with a bounded message or means one thing.
+// FuzzValidate checks that any input is either refused with a short message or has only one meaning.
 func FuzzValidate(f *testing.F) {
 	for _, seed := range []string{string(spec()), `{}`, `[]`, `{"apiVersion":1}`, `{"region":{"a":[1,2]},"region":null}`,
 		"{\"a\":\"\xff\"}"} {

@@ -9,8 +9,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Update implements provider.Driver. Type, image and kubelet version change in place as far as the cloud says that they
-// can, the version by an agent where the image has one; another place is another instance.
+// Update implements provider.Driver. It changes type, image and kubelet version in place as far as the cloud supports
+// it. If the image has an agent, the agent changes the version. Another region, zone or endpoint needs another
+// instance.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	spec, err := d.parse(req.Class.Spec)
 	if err != nil {
@@ -37,19 +38,21 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	}
 	switch {
 	case in.State == simcloud.StateShuttingDown:
-		return provider.UpdateResult{}, provider.Errorf(provider.Aborted, "update instance %s: it is being deleted",
-			in.ProviderID)
+		return provider.UpdateResult{}, provider.Errorf(provider.Aborted, "update instance %s: the instance is being "+
+			"deleted", in.ProviderID)
 	case cmp.Or(spec.Endpoint, d.endpoints[0]) != cmp.Or(req.Scope, d.endpoints[0]):
-		return result(provider.UpdateNeedsReplacement, "the endpoint of an instance cannot change")
+		return result(provider.UpdateNeedsReplacement, "the endpoint of an instance cannot be changed")
 	case spec.Region != in.Region:
-		return result(provider.UpdateNeedsReplacement, "region %q of an instance cannot become %q", in.Region, spec.Region)
+		return result(provider.UpdateNeedsReplacement, "the region of an instance cannot be changed from %q to %q", in.Region,
+			spec.Region)
 	case spec.Zone != "" && spec.Zone != in.Zone:
-		return result(provider.UpdateNeedsReplacement, "zone %q of an instance cannot become %q", in.Zone, spec.Zone)
+		return result(provider.UpdateNeedsReplacement, "the zone of an instance cannot be changed from %q to %q", in.Zone,
+			spec.Zone)
 	case in.State == simcloud.StateRebooting:
-		return result(provider.UpdateInProgress, "the instance restarts")
+		return result(provider.UpdateInProgress, "the instance is restarting")
 	}
 	change := changeOf(in, spec, req.Version)
-	byAgent, err := leftToAgent(ctx, client, in, spec, req)
+	byAgent, err := changedByAgent(ctx, client, in, spec, req)
 	if err != nil {
 		return provider.UpdateResult{}, err
 	}
@@ -75,7 +78,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 		return result(provider.UpdateNeedsReplacement, "the cloud cannot change the instance in place from %s to %s",
 			describe(in.Type, in.Image, versionOf(in)), describe(spec.InstanceType, spec.Image, req.Version))
 	case mode == simcloud.InPlaceRestart && !req.Drained:
-		return result(provider.UpdateNeedsDrain, "the instance has to restart")
+		return result(provider.UpdateNeedsDrain, "the instance must restart")
 	}
 	updated, err := client.UpdateInstance(ctx, in.ID, change)
 	if simcloud.CodeOf(err) == simcloud.CodeUnsupportedOperation {
@@ -85,17 +88,17 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 		return provider.UpdateResult{}, translate(err, "update instance "+in.ProviderID)
 	}
 	if in = updated; in.State == simcloud.StateRebooting {
-		return result(provider.UpdateInProgress, "the instance restarts")
+		return result(provider.UpdateInProgress, "the instance is restarting")
 	}
 	if byAgent {
-		return result(provider.UpdateInProgress, "the version is still to come")
+		return result(provider.UpdateInProgress, "the version of the kubelet is not changed yet")
 	}
 	return result(provider.UpdateDone, "")
 }
 
-// leftToAgent shows whether the version may have to change and the image that is wanted has an agent, which does so
+// changedByAgent reports whether the version may have to change, and the requested image has an agent that changes it
 // without the cloud.
-func leftToAgent(ctx context.Context, client account, in *simcloud.Instance, spec Spec,
+func changedByAgent(ctx context.Context, client account, in *simcloud.Instance, spec Spec,
 	req provider.UpdateRequest) (bool, error) {
 	if req.Version == "" || versionOf(in) == req.Version && cmp.Or(req.NodeVersion, req.Version) == req.Version {
 		return false, nil
@@ -108,7 +111,7 @@ func leftToAgent(ctx context.Context, client account, in *simcloud.Instance, spe
 	return image != nil && image.NodeAgent, nil
 }
 
-// changeOf is what has to change; it is empty where nothing has to.
+// changeOf returns what must change, or an empty request.
 func changeOf(in *simcloud.Instance, spec Spec, version string) simcloud.UpdateInstanceRequest {
 	var change simcloud.UpdateInstanceRequest
 	if spec.InstanceType != in.Type {
@@ -123,7 +126,7 @@ func changeOf(in *simcloud.Instance, spec Spec, version string) simcloud.UpdateI
 	return change
 }
 
-// versionOf is the kubelet version last asked for; empty where it is not known.
+// versionOf returns the kubelet version that was last requested, or "" if it is not known.
 func versionOf(in *simcloud.Instance) string {
 	return cmp.Or(in.KubeletVersion, in.Tags[tagVersion])
 }
@@ -132,7 +135,7 @@ func describe(instanceType, image, version string) string {
 	return fmt.Sprintf("(type %q, image %q, kubelet %q)", instanceType, image, version)
 }
 
-// modeOf is how the cloud makes the change: the strictest of its parts. A rejection says that it cannot be made at all.
+// modeOf returns the strictest in-place mode of a change's parts. rejection is why the change is impossible, or "".
 func modeOf(ctx context.Context, client account, in *simcloud.Instance,
 	change simcloud.UpdateInstanceRequest) (mode simcloud.InPlaceMode, rejection string, err error) {
 	mode = simcloud.InPlaceLive
@@ -142,7 +145,7 @@ func modeOf(ctx context.Context, client account, in *simcloud.Instance,
 		}
 	}
 	if change.KubeletVersion != "" {
-		// The cloud does not tell how; whoever changes a kubelet drains its node first.
+		// The cloud does not report the mode of a kubelet change. The node is always drained first.
 		stricter(simcloud.InPlaceRestart)
 	}
 	if change.Type != "" {

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-func TestUpdateIsInPlaceWhereTheCloudCan(t *testing.T) {
+func TestUpdateOutcomes(t *testing.T) {
 	type step struct {
 		drained bool
 		want    provider.UpdateOutcome
@@ -24,7 +24,7 @@ func TestUpdateIsInPlaceWhereTheCloudCan(t *testing.T) {
 		updates int
 	}{
 		"nothing":            {nil, "v1.36.3", done, 0},
-		"version left open":  {nil, "", done, 0},
+		"no version":         {nil, "", done, 0},
 		"type, live":         {[]string{"instanceType", "medium"}, "v1.36.3", done, 1},
 		"type, restart":      {[]string{"instanceType", "large"}, "v1.36.3", drainFirst, 1},
 		"type, unsupported":  {[]string{"instanceType", "gpu"}, "v1.36.3", replace, 0},
@@ -50,7 +50,7 @@ func TestUpdateIsInPlaceWhereTheCloudCan(t *testing.T) {
 					ProviderID: in.ProviderID, Version: test.version, Drained: step.drained,
 				})
 				if err != nil || result.Outcome != step.want || result.Instance == nil {
-					t.Fatalf("step %d: %+v %v, want %s", i, result, err, step.want)
+					t.Fatalf("step %d: %+v %v, expected %s", i, result, err, step.want)
 				}
 				if needsReason := step.want == provider.UpdateNeedsReplacement ||
 					step.want == provider.UpdateRefused; needsReason && result.Reason == "" {
@@ -58,7 +58,7 @@ func TestUpdateIsInPlaceWhereTheCloudCan(t *testing.T) {
 				}
 			}
 			if n := s.calls(simcloud.OperationUpdateInstance); n != test.updates {
-				t.Errorf("%d updates, want %d", n, test.updates)
+				t.Errorf("%d updates, expected %d", n, test.updates)
 			}
 			if last := test.steps[len(test.steps)-1]; last.want == provider.UpdateDone {
 				after := s.raw(in.ProviderID)
@@ -73,7 +73,7 @@ func TestUpdateIsInPlaceWhereTheCloudCan(t *testing.T) {
 	}
 }
 
-func TestAnUpdateThatRestartsIsInProgressUntilItRuns(t *testing.T) {
+func TestUpdateWithRestartIsInProgress(t *testing.T) {
 	s := newSim(t)
 	in := s.create("a")
 	later := simcloud.Duration(time.Minute)
@@ -92,9 +92,9 @@ func TestAnUpdateThatRestartsIsInProgressUntilItRuns(t *testing.T) {
 	}
 }
 
-func TestUpdateLeavesOthersAloneAndFindsOnlyWhatExists(t *testing.T) {
+func TestUpdateErrors(t *testing.T) {
 	s := newSim(t)
-	others := s.others(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
+	foreign := s.createOutside(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
 	update := func(providerID string) error {
 		_, err := s.driver.Update(t.Context(), provider.UpdateRequest{
 			Machine: machine("a"), Class: class("instanceType", "medium", "zone", "sim-1a"), ClusterID: cluster,
@@ -102,10 +102,10 @@ func TestUpdateLeavesOthersAloneAndFindsOnlyWhatExists(t *testing.T) {
 		})
 		return err
 	}
-	wantCode(t, update(others.ProviderID), provider.FailedPrecondition)
+	wantCode(t, update(foreign.ProviderID), provider.FailedPrecondition)
 	wantCode(t, update("sim://sim-1/sim-1b/i-0"), provider.NotFound)
-	if s.raw(others.ProviderID).Type != "small" {
-		t.Error("another's instance was changed")
+	if s.raw(foreign.ProviderID).Type != "small" {
+		t.Error("the instance of another owner was changed")
 	}
 	in := s.create("a")
 	later := simcloud.Duration(time.Minute)
@@ -117,8 +117,8 @@ func TestUpdateLeavesOthersAloneAndFindsOnlyWhatExists(t *testing.T) {
 	wantCode(t, update(in.ProviderID), provider.Aborted)
 }
 
-// Of what an agent has installed the cloud knows nothing: the node tells.
-func TestUpdateGoesByTheNodeWhereAnAgentChangesTheVersion(t *testing.T) {
+// The cloud does not know what an agent has installed. Only the Node shows it.
+func TestUpdateByAgentDependsOnNodeVersion(t *testing.T) {
 	s := newSim(t)
 	in := s.create("a", "image", "sim-os-agent")
 	for _, step := range []struct {
@@ -136,10 +136,10 @@ func TestUpdateGoesByTheNodeWhereAnAgentChangesTheVersion(t *testing.T) {
 			ProviderID: in.ProviderID, Version: step.version, NodeVersion: step.node,
 		})
 		if err != nil || result.Outcome != step.want {
-			t.Errorf("from %q to %s: %+v %v, want %s", step.node, step.version, result, err, step.want)
+			t.Errorf("from %q to %s: %+v %v, expected %s", step.node, step.version, result, err, step.want)
 		}
 	}
 	if n := s.calls(simcloud.OperationUpdateInstance); n != 0 {
-		t.Errorf("the cloud was asked for %d updates", n)
+		t.Errorf("the cloud got %d updates", n)
 	}
 }

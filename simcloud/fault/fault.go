@@ -1,5 +1,4 @@
-// Package fault decides which calls to the simulated cloud fail, and how, by
-// the rules that its operator set.
+// Package fault decides which calls to the simulated cloud fail, according to rules that its operator adds.
 package fault
 
 import (
@@ -17,32 +16,31 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// keyFault begins the keys in the journal.
+// keyFault is the prefix of the journal's keys.
 const keyFault = "fault/"
 
-// Call is what rules match on.
+// Call is a call that may match rules.
 type Call struct {
 	Operation string
 	Account   string
-	// Instance is what the call is about: the one asked for, the one that
-	// exists, or nil. Of a list it has only the tags asked for.
+	// Instance is the instance of the call: the one requested or the existing one, or nil. For a list, it only has the
+	// tags in the options.
 	Instance *simcloud.Instance
 }
 
-// Decision is what happens to a call.
+// Decision is the result of all matching rules.
 type Decision struct {
 	// Before and After are the latencies before and after the call's effect.
 	Before, After time.Duration
-	// Fails says that the caller does not get the call's own answer: if Drop is
-	// set no answer at all, else Error.
+	// Fails is whether the caller does not get the answer of the call. It gets no answer if Drop is set, else Error.
 	Fails bool
-	// Effective says that a failing call is carried out nevertheless.
+	// Effective is whether a failing call is carried out nevertheless.
 	Effective bool
-	// Late is when after its failure a failing call is carried out, zero for never.
+	// Late is how long after its failure a failing call is carried out, or 0 for never.
 	Late  time.Duration
 	Drop  bool
 	Error *simcloud.Error
-	// Instance befalls the instance that the call makes.
+	// Instance are faults of the instance that the call creates.
 	Instance []simcloud.InstanceFault
 }
 
@@ -50,17 +48,16 @@ type Decision struct {
 type Rules struct {
 	journal *journal.Journal
 	mu      sync.Mutex
-	rules   []*rule // by sequence
+	rules   []*rule // ordered by sequence
 }
 
-// rule is a rule as it is kept. Its counters are durable, so that "the third
-// call fails" holds over restarts.
+// rule is a rule as stored. Its counters are stored too, so that "the third call fails" holds across restarts.
 type rule struct {
 	simcloud.FaultRule
 	Sequence int `json:"sequence"`
 }
 
-// Load finds the rules that a former process left.
+// Load returns the rules that a previous process stored.
 func Load(j *journal.Journal) (*Rules, error) {
 	rs := &Rules{journal: j}
 	for key := range j.Keys() {
@@ -77,7 +74,7 @@ func Load(j *journal.Journal) (*Rules, error) {
 	return rs, nil
 }
 
-// Decide finds out what happens to a call, and counts it.
+// Decide returns what happens to a call, and counts the call.
 func (rs *Rules) Decide(c Call) (Decision, error) {
 	var d Decision
 	rs.mu.Lock()
@@ -110,7 +107,7 @@ func (rs *Rules) Decide(c Call) (Decision, error) {
 	return d, nil
 }
 
-// add lets a rule have its part in a decision.
+// add adds the effect of a rule to a decision.
 func (d *Decision) add(r *rule) {
 	e := r.Effect
 	d.Before += time.Duration(e.Latency)
@@ -129,7 +126,7 @@ func (d *Decision) add(r *rule) {
 	}
 }
 
-// acts shows whether a rule acts on the call that was just counted.
+// acts reports whether a rule acts on the call that was just counted.
 func (r *rule) acts() bool {
 	if r.Matched <= r.Skip {
 		return false
@@ -137,8 +134,8 @@ func (r *rule) acts() bool {
 	return r.Probability == 0 || uniform(r.Seed, uint64(r.Matched)) < r.Probability
 }
 
-// uniform is a number in [0, 1) that depends on its arguments only: a rule
-// needs no random state to be the same after a restart. It is splitmix64.
+// uniform returns a number in [0, 1) that only depends on its arguments, so that a rule needs no random state to
+// continue after a restart. It is splitmix64.
 func uniform(seed, n uint64) float64 {
 	x := seed + n*0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -149,9 +146,9 @@ func uniform(seed, n uint64) float64 {
 
 func (r *rule) matches(c Call) bool {
 	m := r.Match
-	of := r.Operation == "*" || r.Operation == c.Operation || r.Operation == simcloud.ChangesOnly &&
+	operation := r.Operation == "*" || r.Operation == c.Operation || r.Operation == simcloud.ChangesOnly &&
 		slices.Contains(simcloud.Changes(), c.Operation)
-	if !of || (m.Account != "" && m.Account != c.Account) {
+	if !operation || (m.Account != "" && m.Account != c.Account) {
 		return false
 	}
 	m.Account = ""
@@ -175,7 +172,7 @@ func (r *rule) matches(c Call) bool {
 		(m.Zone == "" || m.Zone == i.Zone)
 }
 
-// Add puts a rule in force and returns it as it is kept.
+// Add adds a rule and returns it as stored.
 func (rs *Rules) Add(new simcloud.FaultRule) (*simcloud.FaultRule, error) {
 	if err := validate(new); err != nil {
 		return nil, err
@@ -196,7 +193,7 @@ func (rs *Rules) Add(new simcloud.FaultRule) (*simcloud.FaultRule, error) {
 	return &new, nil
 }
 
-// List returns the rules in force, in the order in which they act.
+// List returns the rules in force, in the order in which they apply.
 func (rs *Rules) List() []simcloud.FaultRule {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -207,14 +204,14 @@ func (rs *Rules) List() []simcloud.FaultRule {
 	return all
 }
 
-// Remove ends the rule with an ID, or all of them if it is empty.
+// Remove removes the rule with an ID, or all rules if it is empty.
 func (rs *Rules) Remove(id string) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	goes := func(r *rule) bool { return id == "" || r.ID == id }
+	selected := func(r *rule) bool { return id == "" || r.ID == id }
 	var ops []journal.Op
 	for _, r := range rs.rules {
-		if goes(r) {
+		if selected(r) {
 			ops = append(ops, journal.Op{Key: keyFault + r.ID})
 		}
 	}
@@ -227,11 +224,11 @@ func (rs *Rules) Remove(id string) error {
 	if err := rs.journal.Commit(ops...); err != nil {
 		return &simcloud.Error{Code: simcloud.CodeInternalError, Message: err.Error()}
 	}
-	rs.rules = slices.DeleteFunc(rs.rules, goes)
+	rs.rules = slices.DeleteFunc(rs.rules, selected)
 	return nil
 }
 
-// validate names what is wrong with a rule.
+// validate returns an error if a rule is not valid.
 func validate(r simcloud.FaultRule) error {
 	invalid := func(format string, args ...any) error {
 		return &simcloud.Error{Code: simcloud.CodeInvalidParameter, Message: fmt.Sprintf(format, args...)}
@@ -239,30 +236,30 @@ func validate(r simcloud.FaultRule) error {
 	e := r.Effect
 	switch {
 	case r.Operation != "*" && r.Operation != simcloud.ChangesOnly && !slices.Contains(simcloud.Operations(), r.Operation):
-		return invalid("operation: %q is not an operation, %q or \"*\"", r.Operation, simcloud.ChangesOnly)
+		return invalid("operation: %q must be an operation, %q or \"*\"", r.Operation, simcloud.ChangesOnly)
 	case r.Skip < 0 || r.Count < 0:
 		return invalid("skip: %d and count: %d must not be negative", r.Skip, r.Count)
 	case !(r.Probability >= 0 && r.Probability <= 1):
-		return invalid("probability: %v is not from 0 to 1", r.Probability)
+		return invalid("probability: %v must be from 0 to 1", r.Probability)
 	case e.Error != "" && e.Error.HTTPStatus() == 0:
-		return invalid("effect.error: %q does not exist", e.Error)
+		return invalid("effect.error: the code %q does not exist", e.Error)
 	case e.Error != "" && e.DropConnection:
 		return invalid("effect: error and dropConnection exclude each other")
 	case e.Error == "" && (e.Message != "" || e.RetryAfter != 0):
-		return invalid("effect: message and retryAfter belong to error")
+		return invalid("effect: message and retryAfter need error")
 	case e.AfterEffect && e.Error == "" && !e.DropConnection:
-		return invalid("effect: afterEffect belongs to error or dropConnection")
+		return invalid("effect: afterEffect needs error or dropConnection")
 	case e.EffectDelay != 0 && (e.AfterEffect || e.Error == "" && !e.DropConnection):
-		return invalid("effect: effectDelay belongs to error or dropConnection without afterEffect")
+		return invalid("effect: effectDelay needs error or dropConnection, and excludes afterEffect")
 	case e.Latency < 0 || e.ResponseLatency < 0 || e.RetryAfter < 0 || e.EffectDelay < 0:
-		return invalid("effect: a time is negative")
+		return invalid("effect: a time must not be negative")
 	case e.Error == "" && !e.DropConnection && e.Latency == 0 && e.ResponseLatency == 0 && len(e.Instance) == 0:
-		return invalid("effect: is empty")
+		return invalid("effect: must not be empty")
 	case len(e.Instance) > 0 && r.Operation != simcloud.OperationCreateInstance:
-		return invalid("effect.instance: belongs to operation %s", simcloud.OperationCreateInstance)
+		return invalid("effect.instance: needs operation %s", simcloud.OperationCreateInstance)
 	}
 	if _, err := path.Match(r.Match.Name, ""); err != nil {
-		return invalid("match.name: %q is not a pattern", r.Match.Name)
+		return invalid("match.name: %q is not a valid pattern", r.Match.Name)
 	}
 	for _, f := range e.Instance {
 		if err := cloud.ValidateFault(f); err != nil {

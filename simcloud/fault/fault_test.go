@@ -10,23 +10,23 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// desk is a set of rules and the directory that keeps them.
-type desk struct {
+// testRules are rules and the directory in which they are stored.
+type testRules struct {
 	t       *testing.T
 	dir     string
 	journal *journal.Journal
 	*Rules
 }
 
-func newDesk(t *testing.T) *desk {
+func newTestRules(t *testing.T) *testRules {
 	t.Helper()
-	d := &desk{t: t, dir: t.TempDir()}
+	d := &testRules{t: t, dir: t.TempDir()}
 	d.open()
 	t.Cleanup(func() { d.journal.Close() })
 	return d
 }
 
-func (d *desk) open() {
+func (d *testRules) open() {
 	d.t.Helper()
 	var err error
 	if d.journal, err = journal.Open(d.dir); err != nil {
@@ -37,7 +37,7 @@ func (d *desk) open() {
 	}
 }
 
-func (d *desk) restart() {
+func (d *testRules) restart() {
 	d.t.Helper()
 	if err := d.journal.Close(); err != nil {
 		d.t.Fatal(err)
@@ -45,7 +45,7 @@ func (d *desk) restart() {
 	d.open()
 }
 
-func (d *desk) add(r simcloud.FaultRule) string {
+func (d *testRules) add(r simcloud.FaultRule) string {
 	d.t.Helper()
 	added, err := d.Add(r)
 	if err != nil {
@@ -54,7 +54,7 @@ func (d *desk) add(r simcloud.FaultRule) string {
 	return added.ID
 }
 
-func (d *desk) decide(c Call) Decision {
+func (d *testRules) decide(c Call) Decision {
 	d.t.Helper()
 	decision, err := d.Decide(c)
 	if err != nil {
@@ -63,8 +63,8 @@ func (d *desk) decide(c Call) Decision {
 	return decision
 }
 
-// run decides n calls, and writes x for each that fails.
-func (d *desk) run(n int) string {
+// run decides n calls. It returns an x for each call that fails, and a dot for each other call.
+func (d *testRules) run(n int) string {
 	d.t.Helper()
 	var out strings.Builder
 	for range n {
@@ -79,15 +79,15 @@ func (d *desk) run(n int) string {
 
 var throttle = simcloud.FaultEffect{Error: simcloud.CodeThrottled, RetryAfter: simcloud.Duration(time.Second)}
 
-func TestSkipAndCountHoldOverRestarts(t *testing.T) {
-	d := newDesk(t)
+func TestSkipAndCountHoldAcrossRestarts(t *testing.T) {
+	d := newTestRules(t)
 	d.add(simcloud.FaultRule{Operation: simcloud.OperationGetInstance, Skip: 2, Count: 3, Effect: throttle})
 	got := d.run(1)
 	d.restart()
 	got += d.run(2)
 	d.restart()
 	if rules := d.List(); len(rules) != 1 || rules[0].Matched != 3 || rules[0].Acted != 1 {
-		t.Errorf("kept: %+v", rules)
+		t.Errorf("stored rules: %+v", rules)
 	}
 	got += d.run(5)
 	if got != "..xxx..." {
@@ -95,15 +95,15 @@ func TestSkipAndCountHoldOverRestarts(t *testing.T) {
 	}
 	d.restart()
 	if rules := d.List(); len(rules) != 0 {
-		t.Errorf("a spent rule is kept: %+v", rules)
+		t.Errorf("a rule that has reached its count is stored: %+v", rules)
 	}
 }
 
-func TestProbabilityIsSeeded(t *testing.T) {
+func TestProbabilityDependsOnSeed(t *testing.T) {
 	const n = 2000
 	runs := map[uint64]string{}
 	for _, seed := range []uint64{1, 2} {
-		d := newDesk(t)
+		d := newTestRules(t)
 		d.add(simcloud.FaultRule{Operation: "*", Probability: 0.25, Seed: seed, Effect: throttle})
 		runs[seed] = d.run(n / 2)
 		d.restart()
@@ -112,14 +112,14 @@ func TestProbabilityIsSeeded(t *testing.T) {
 			t.Errorf("seed %d: %d of %d", seed, hits, n)
 		}
 	}
-	again := newDesk(t)
+	again := newTestRules(t)
 	again.add(simcloud.FaultRule{Operation: "*", Probability: 0.25, Seed: 1, Effect: throttle})
 	if again.run(n) != runs[1] || runs[1] == runs[2] {
-		t.Error("the same seed gave another run, or another seed the same")
+		t.Error("the same seed gave a different run, or different seeds gave the same run")
 	}
 }
 
-func TestWhatRulesMatch(t *testing.T) {
+func TestRulesMatchCalls(t *testing.T) {
 	inst := &simcloud.Instance{ID: "i-1", Name: "worker-7", Type: "small", Region: "r", Zone: "z",
 		Tags: map[string]string{"a": "1", "b": "2"}}
 	for name, test := range map[string]struct {
@@ -127,25 +127,25 @@ func TestWhatRulesMatch(t *testing.T) {
 		instance *simcloud.Instance
 		want     bool
 	}{
-		"everything":       {simcloud.FaultMatch{}, inst, true},
-		"no instance":      {simcloud.FaultMatch{}, nil, true},
-		"account":          {simcloud.FaultMatch{Account: "alice"}, nil, true},
-		"other account":    {simcloud.FaultMatch{Account: "bob"}, inst, false},
-		"tags":             {simcloud.FaultMatch{Tags: map[string]string{"a": "1"}}, inst, true},
-		"other value":      {simcloud.FaultMatch{Tags: map[string]string{"a": "1", "b": "1"}}, inst, false},
-		"absent tag":       {simcloud.FaultMatch{Tags: map[string]string{"c": ""}}, inst, false},
-		"tags of none":     {simcloud.FaultMatch{Tags: map[string]string{"a": "1"}}, nil, false},
-		"name":             {simcloud.FaultMatch{Name: "worker-*"}, inst, true},
-		"other name":       {simcloud.FaultMatch{Name: "master-*"}, inst, false},
-		"all fields":       {simcloud.FaultMatch{InstanceID: "i-1", Type: "small", Region: "r", Zone: "z"}, inst, true},
-		"other id":         {simcloud.FaultMatch{InstanceID: "i-2"}, inst, false},
-		"other type":       {simcloud.FaultMatch{Type: "large"}, inst, false},
-		"other region":     {simcloud.FaultMatch{Region: "q"}, inst, false},
-		"other zone":       {simcloud.FaultMatch{Zone: "y"}, inst, false},
-		"id of none":       {simcloud.FaultMatch{InstanceID: "i-1"}, nil, false},
-		"account and none": {simcloud.FaultMatch{Account: "alice", Type: "small"}, nil, false},
+		"everything":                  {simcloud.FaultMatch{}, inst, true},
+		"no instance":                 {simcloud.FaultMatch{}, nil, true},
+		"account":                     {simcloud.FaultMatch{Account: "alice"}, nil, true},
+		"other account":               {simcloud.FaultMatch{Account: "bob"}, inst, false},
+		"tags":                        {simcloud.FaultMatch{Tags: map[string]string{"a": "1"}}, inst, true},
+		"other tag value":             {simcloud.FaultMatch{Tags: map[string]string{"a": "1", "b": "1"}}, inst, false},
+		"missing tag":                 {simcloud.FaultMatch{Tags: map[string]string{"c": ""}}, inst, false},
+		"tags without an instance":    {simcloud.FaultMatch{Tags: map[string]string{"a": "1"}}, nil, false},
+		"name":                        {simcloud.FaultMatch{Name: "worker-*"}, inst, true},
+		"other name":                  {simcloud.FaultMatch{Name: "master-*"}, inst, false},
+		"all fields":                  {simcloud.FaultMatch{InstanceID: "i-1", Type: "small", Region: "r", Zone: "z"}, inst, true},
+		"other ID":                    {simcloud.FaultMatch{InstanceID: "i-2"}, inst, false},
+		"other type":                  {simcloud.FaultMatch{Type: "large"}, inst, false},
+		"other region":                {simcloud.FaultMatch{Region: "q"}, inst, false},
+		"other zone":                  {simcloud.FaultMatch{Zone: "y"}, inst, false},
+		"ID without an instance":      {simcloud.FaultMatch{InstanceID: "i-1"}, nil, false},
+		"account without an instance": {simcloud.FaultMatch{Account: "alice", Type: "small"}, nil, false},
 	} {
-		d := newDesk(t)
+		d := newTestRules(t)
 		d.add(simcloud.FaultRule{Operation: simcloud.OperationGetInstance, Match: test.match, Effect: throttle})
 		c := Call{Operation: simcloud.OperationGetInstance, Account: "alice", Instance: test.instance}
 		if got := d.decide(c).Fails; got != test.want {
@@ -153,13 +153,13 @@ func TestWhatRulesMatch(t *testing.T) {
 		}
 		c.Operation = simcloud.OperationDeleteInstance
 		if d.decide(c).Fails {
-			t.Errorf("%s: another operation was hit", name)
+			t.Errorf("%s: the rule acts on another operation", name)
 		}
 	}
 }
 
 func TestRulesAddUp(t *testing.T) {
-	d := newDesk(t)
+	d := newTestRules(t)
 	second := simcloud.Duration(time.Second)
 	d.add(simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{Latency: second, ResponseLatency: second}})
 	first := d.add(simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{Error: simcloud.CodeUnavailable,
@@ -187,18 +187,18 @@ func TestRulesAddUp(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if err := d.Remove(drop); simcloud.CodeOf(err) != simcloud.CodeNotFound {
-		t.Errorf("removed again: %v", err)
+		t.Errorf("second removal: %v", err)
 	}
 	if err := d.Remove(""); err != nil || len(d.List()) != 0 {
 		t.Errorf("clear: %v %v", err, d.List())
 	}
 	if fmt.Sprint(d.decide(c)) != fmt.Sprint(Decision{}) {
-		t.Error("a cleared rule acts")
+		t.Error("a removed rule acts")
 	}
 }
 
-func TestBadRulesAreRefused(t *testing.T) {
-	d := newDesk(t)
+func TestInvalidRulesAreRefused(t *testing.T) {
+	d := newTestRules(t)
 	for mention, r := range map[string]simcloud.FaultRule{
 		"operation":    {Operation: "Create", Effect: throttle},
 		"skip":         {Operation: "*", Skip: -1, Effect: throttle},
@@ -222,6 +222,6 @@ func TestBadRulesAreRefused(t *testing.T) {
 		}
 	}
 	if len(d.List()) != 0 {
-		t.Error("a bad rule is in force")
+		t.Error("a rule that is not valid is in force")
 	}
 }

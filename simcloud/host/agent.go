@@ -15,15 +15,16 @@ import (
 	"machinist.dev/machinist/simcloud/catalog"
 )
 
-// Annotations of a Node by which its agent is asked for another kubelet and answers.
+// Annotations of a Node that request an update of the kubelet from its agent, and that contain the agent's answer.
 const (
 	updateRequested = "machinist.dev/update-requested"
 	updateResult    = "machinist.dev/update-result"
 )
 
-// obey is the agent of machines whose image has one: it installs the kubelet that the Node asks for, starts it and
-// answers. What was answered is done. The answer tests in the same patch that this is still what is asked for.
-func (m *machine) obey(ctx context.Context, node *corev1.Node) error {
+// handleUpdateRequest is the agent of machines whose image has one. It installs the kubelet that the Node requests,
+// starts it, and writes an answer. A request with an answer is done. The patch of the answer also tests that the
+// request is still the same.
+func (m *machine) handleUpdateRequest(ctx context.Context, node *corev1.Node) error {
 	version, asked := node.Annotations[updateRequested]
 	if _, answered := node.Annotations[updateResult]; !m.spec.Image.NodeAgent || !asked || answered {
 		return nil
@@ -40,28 +41,28 @@ func (m *machine) obey(ctx context.Context, node *corev1.Node) error {
 		{"op": "add", "path": pointer(updateResult), "value": answer},
 	})
 	if err != nil {
-		return fmt.Errorf("encode the answer: %w", err)
+		return fmt.Errorf("encode the agent's answer: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err = m.conn.core.Nodes().Patch(ctx, node.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsInvalid(err) {
-		m.printf("agent: something else is asked for meanwhile")
+		m.printf("agent: the request changed meanwhile")
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("answer: %w", err)
+		return fmt.Errorf("write the agent's answer: %w", err)
 	}
 	return nil
 }
 
-// install changes the kubelet for good, and starts it anew.
+// install changes the kubelet permanently and restarts it.
 func (m *machine) install(node *corev1.Node, version string) error {
 	if why, fails := node.Annotations[simcloud.AnnotationUpdateFails]; fails {
 		return fmt.Errorf("%s", why)
 	}
 	if !catalog.IsVersion(version) {
-		return fmt.Errorf("version %.64q is not of the form v1.2.3", version)
+		return fmt.Errorf("version %.64q must have the form v1.2.3", version)
 	}
 	if version == m.boot.version {
 		return nil
@@ -75,7 +76,7 @@ func (m *machine) install(node *corev1.Node, version string) error {
 	return nil
 }
 
-// pointer is the path of an annotation in a JSON patch.
+// pointer returns the path of an annotation in a JSON patch.
 func pointer(annotation string) string {
 	return "/metadata/annotations/" + strings.ReplaceAll(annotation, "/", "~1")
 }

@@ -16,33 +16,35 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// An agent installs what its Node asks for, for good, and answers only what is still asked.
-func TestAnAgentObeysItsNode(t *testing.T) {
-	const asks = updateRequested
+// TestAgentHandlesUpdateRequest checks that the agent installs the requested kubelet version permanently, and that
+// it only answers requests that have no answer yet.
+func TestAgentHandlesUpdateRequest(t *testing.T) {
+	const requestKey = updateRequested
 	for name, test := range map[string]struct {
 		annotations map[string]string
-		without     bool
-		version     string // of the kubelet afterwards
+		noAgent     bool
+		version     string // of the kubelet after the call
 		answer      string
 	}{
-		"asked":                {map[string]string{asks: "v1.37.0"}, false, "v1.37.0", "succeeded"},
-		"asked for what it is": {map[string]string{asks: "v1.36.3"}, false, "v1.36.3", "succeeded"},
-		"asked and answered":   {map[string]string{asks: "v1.37.0", updateResult: "failed"}, false, "v1.36.3", ""},
-		"asked for nonsense": {map[string]string{asks: "latest"}, false, "v1.36.3",
-			`failed: version "latest" is not of the form v1.2.3`},
-		"reported to fail": {map[string]string{asks: "v1.37.0", simcloud.AnnotationUpdateFails: "no space"}, false,
+		"new version":                    {map[string]string{requestKey: "v1.37.0"}, false, "v1.37.0", "succeeded"},
+		"requests the installed version": {map[string]string{requestKey: "v1.36.3"}, false, "v1.36.3", "succeeded"},
+		"request already has an answer": {map[string]string{requestKey: "v1.37.0", updateResult: "failed"}, false,
+			"v1.36.3", ""},
+		"invalid version": {map[string]string{requestKey: "latest"}, false, "v1.36.3",
+			`failed: version "latest" must have the form v1.2.3`},
+		"update fails": {map[string]string{requestKey: "v1.37.0", simcloud.AnnotationUpdateFails: "no space"}, false,
 			"v1.36.3", "failed: no space"},
-		"not asked":                 {nil, false, "v1.36.3", ""},
-		"an image without an agent": {map[string]string{asks: "v1.37.0"}, true, "v1.36.3", ""},
+		"no request":             {nil, false, "v1.36.3", ""},
+		"image without an agent": {map[string]string{requestKey: "v1.37.0"}, true, "v1.36.3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 				ObjectMeta: metav1.ObjectMeta{Name: "h", UID: "u", Annotations: test.annotations}}
-			var answered []map[string]string
+			var patches []map[string]string
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == http.MethodPatch && !strings.HasSuffix(r.URL.Path, "/status") {
 					body, _ := io.ReadAll(r.Body)
-					if err := json.Unmarshal(body, &answered); err != nil {
+					if err := json.Unmarshal(body, &patches); err != nil {
 						t.Error(err)
 					}
 				}
@@ -52,9 +54,9 @@ func TestAnAgentObeysItsNode(t *testing.T) {
 			t.Cleanup(server.Close)
 			pool := x509.NewCertPool()
 			pool.AddCert(server.Certificate())
-			s := &screen{}
+			s := &fakeReporter{}
 			spec := specFor(server)
-			spec.Image.NodeAgent = !test.without
+			spec.Image.NodeAgent = !test.noAgent
 			m := &machine{spec: spec, reporter: s, clock: clock.RealClock{}, boot: &bootstrap{server: server.URL, token: "t",
 				version: "v1.36.3"}}
 			var err error
@@ -62,28 +64,28 @@ func TestAnAgentObeysItsNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.conn.close()
-			if err := m.obey(t.Context(), node); err != nil {
+			if err := m.handleUpdateRequest(t.Context(), node); err != nil {
 				t.Fatal(err)
 			}
 			answer := ""
-			if len(answered) == 2 && answered[0]["op"] == "test" && answered[0]["value"] == test.annotations[asks] {
-				answer = answered[1]["value"]
+			if len(patches) == 2 && patches[0]["op"] == "test" && patches[0]["value"] == test.annotations[requestKey] {
+				answer = patches[1]["value"]
 			}
 			if answer != test.answer || m.boot.version != test.version {
-				t.Errorf("answer %q (%v), version %s", answer, answered, m.boot.version)
+				t.Errorf("answer %q (patches %v), version %s", answer, patches, m.boot.version)
 			}
 			if installed := s.disk.KubeletVersion; (installed != "") != (test.version != "v1.36.3") {
-				t.Errorf("the disk has version %q", installed)
+				t.Errorf("the disk has kubelet version %q", installed)
 			}
 			spec.Disk = s.disk
-			if boot, _, err := parseBootstrap(spec); err != nil || installedElse(s.disk) != boot.version {
+			if boot, _, err := parseBootstrap(spec); err != nil || versionOnDisk(s.disk) != boot.version {
 				t.Errorf("after a restart: %+v, %v", boot, err)
 			}
 		})
 	}
 }
 
-func installedElse(d Disk) string {
+func versionOnDisk(d Disk) string {
 	if d.KubeletVersion != "" {
 		return d.KubeletVersion
 	}

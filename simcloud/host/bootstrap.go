@@ -32,10 +32,10 @@ const (
 	defaultStatusReport   = 5 * time.Minute
 )
 
-// bootstrap is all that a machine learns from its user data.
+// bootstrap is the content of the user data.
 type bootstrap struct {
 	server     string // base URL of the API server
-	serverName string // name to verify instead of the URL's, if not empty
+	serverName string // if not empty, verified instead of the name in the URL
 	caPEM      []byte
 	token      string
 
@@ -43,16 +43,15 @@ type bootstrap struct {
 	taints        []corev1.Taint
 	version       string
 	leaseDuration time.Duration
-	// statusCheck is how often the Node is held against the machine,
-	// statusReport how often its heartbeat is renewed if nothing differs.
+	// statusCheck is the time between two comparisons of the Node with the machine. statusReport is the time between two
+	// heartbeats if nothing differs.
 	statusCheck  time.Duration
 	statusReport time.Duration
-	// serverTLS asks the cluster for a serving certificate.
+	// serverTLS requests a serving certificate from the cluster.
 	serverTLS bool
 }
 
-// parseBootstrap finds out how to join. Notes are for the console: what is
-// passed over, and why.
+// parseBootstrap parses the user data. notes are for the console: what was ignored, and why.
 func parseBootstrap(spec Spec) (b *bootstrap, notes []string, err error) {
 	f, notes, err := parseUserData(spec.UserData)
 	if err != nil {
@@ -91,14 +90,13 @@ func parseBootstrap(spec Spec) (b *bootstrap, notes []string, err error) {
 		}
 	}
 	if !catalog.IsVersion(b.version) {
-		return nil, notes, fmt.Errorf("kubelet version %q is not of the form v1.2.3", b.version)
+		return nil, notes, fmt.Errorf("kubelet version %q must have the form v1.2.3", b.version)
 	}
 	return b, notes, nil
 }
 
-// namedCluster, namedUser and namedContext have every field that a kubeconfig
-// may have: one that is meant to change how the machine connects must be
-// refused, not passed over.
+// namedCluster, namedUser and namedContext keep all fields of a kubeconfig: a field that would change how the machine
+// connects must be refused, not ignored.
 type namedCluster struct {
 	Name    string         `json:"name"`
 	Cluster map[string]any `json:"cluster"`
@@ -117,9 +115,8 @@ type namedContext struct {
 	} `json:"context"`
 }
 
-// readKubeconfig reads the kubeconfig of the bootstrap token. Commands, files
-// and other sources of credentials are refused: who writes user data must not
-// be able to make the machine run or read anything.
+// readKubeconfig reads the kubeconfig with the bootstrap token. It refuses commands, files and other sources of
+// credentials: the author of user data must not be able to make the process run or read anything.
 func (b *bootstrap) readKubeconfig(data []byte) error {
 	var config struct {
 		Kind           string         `json:"kind"`
@@ -129,10 +126,10 @@ func (b *bootstrap) readKubeconfig(data []byte) error {
 		Contexts       []namedContext `json:"contexts"`
 	}
 	if err := yaml.Unmarshal(data, &config); err != nil {
-		return fmt.Errorf("cannot be read: %w", err)
+		return fmt.Errorf("parse: %w", err)
 	}
 	if config.Kind != "Config" {
-		return fmt.Errorf("kind is %q, not Config", config.Kind)
+		return fmt.Errorf("the kind is %q, not Config", config.Kind)
 	}
 	current := config.CurrentContext
 	if current == "" && len(config.Contexts) == 1 {
@@ -159,9 +156,9 @@ func (b *bootstrap) readKubeconfig(data []byte) error {
 	}
 	switch {
 	case b.server == "":
-		return fmt.Errorf("context %q leads to no cluster", current)
+		return fmt.Errorf("context %q does not refer to a cluster", current)
 	case b.token == "":
-		return fmt.Errorf("context %q leads to no user with a token", current)
+		return fmt.Errorf("context %q does not refer to a user with a token", current)
 	}
 	return nil
 }
@@ -182,15 +179,15 @@ func (b *bootstrap) readCluster(cluster map[string]any) error {
 		case "extensions":
 			continue
 		default:
-			return fmt.Errorf("%s is not honoured here", key)
+			return fmt.Errorf("the field %s is not supported", key)
 		}
 		if !isText {
-			return fmt.Errorf("%s is not text", key)
+			return fmt.Errorf("the field %s must be text", key)
 		}
 	}
 	u, err := url.Parse(b.server)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("server %q is not an https URL", b.server)
+		return fmt.Errorf("server %q must be an https URL", b.server)
 	}
 	block, _ := pem.Decode(b.caPEM)
 	if block == nil || block.Type != "CERTIFICATE" {
@@ -205,22 +202,20 @@ func (b *bootstrap) readCluster(cluster map[string]any) error {
 func (b *bootstrap) readUser(user map[string]any) error {
 	for key, value := range user {
 		if key != "token" {
-			return fmt.Errorf("%s is not honoured here", key)
+			return fmt.Errorf("the field %s is not supported", key)
 		}
 		b.token, _ = value.(string)
 	}
-	// A token with a line break would be refused by net/http for ever, with
-	// a message that says nothing.
+	// net/http would refuse a token with a line break forever, with a message that does not explain it.
 	if !tokenFormat.MatchString(b.token) {
-		return errors.New("token is missing or has characters that no token has")
+		return errors.New("the token is missing, or contains characters that are not allowed")
 	}
 	return nil
 }
 
 var tokenFormat = regexp.MustCompile(`^[\x21-\x7e]+$`)
 
-// readKubeletConfig reads the fields of a KubeletConfiguration that show from
-// outside the machine.
+// readKubeletConfig reads the fields of a KubeletConfiguration whose effect is visible from outside the machine.
 func (b *bootstrap) readKubeletConfig(data []byte) error {
 	var config struct {
 		APIVersion                string         `json:"apiVersion"`
@@ -232,14 +227,15 @@ func (b *bootstrap) readKubeletConfig(data []byte) error {
 		ServerTLSBootstrap        bool           `json:"serverTLSBootstrap"`
 	}
 	if err := yaml.Unmarshal(data, &config); err != nil {
-		return fmt.Errorf("cannot be read: %w", err)
+		return fmt.Errorf("parse: %w", err)
 	}
 	if config.APIVersion != "kubelet.config.k8s.io/v1beta1" || config.Kind != "KubeletConfiguration" {
-		return fmt.Errorf("is %s %s, not kubelet.config.k8s.io/v1beta1 KubeletConfiguration", config.APIVersion, config.Kind)
+		return fmt.Errorf("the type is %s %s, not kubelet.config.k8s.io/v1beta1 KubeletConfiguration", config.APIVersion,
+			config.Kind)
 	}
 	b.taints, b.serverTLS = config.RegisterWithTaints, config.ServerTLSBootstrap
 	if s := config.NodeLeaseDurationSeconds; s < 0 || s > 3600 {
-		return fmt.Errorf("nodeLeaseDurationSeconds: %d is not from 1 to 3600", s)
+		return fmt.Errorf("nodeLeaseDurationSeconds: %d must be from 1 to 3600", s)
 	} else if s > 0 {
 		b.leaseDuration = time.Duration(s) * time.Second
 	}
@@ -252,7 +248,7 @@ func (b *bootstrap) readKubeletConfig(data []byte) error {
 		return err
 	}
 	if check > 0 {
-		// A kubelet that was given only this one reports as often.
+		// With only this field, a kubelet also reports this often.
 		b.statusCheck, b.statusReport = check, check
 	}
 	if report > 0 {
@@ -261,14 +257,14 @@ func (b *bootstrap) readKubeletConfig(data []byte) error {
 	return nil
 }
 
-// frequency reads a duration, 0 for not given.
+// frequency parses a duration, and returns 0 if there is none.
 func frequency(field, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 || d > 24*time.Hour {
-		return 0, fmt.Errorf("%s: %q is not a duration up to a day", field, text)
+		return 0, fmt.Errorf("%s: %q must be a duration of at most a day", field, text)
 	}
 	if d > 0 {
 		d = max(d, time.Second)
@@ -276,8 +272,7 @@ func frequency(field, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// readExtraArgs reads the labels out of the kubelet's flags and returns the
-// other flags.
+// readExtraArgs reads the node labels in the flags of the kubelet, and returns the other flags.
 func (b *bootstrap) readExtraArgs(args string) (ignored []string, err error) {
 	fields := strings.Fields(args)
 	for i := 0; i < len(fields); i++ {
@@ -296,10 +291,10 @@ func (b *bootstrap) readExtraArgs(args string) (ignored []string, err error) {
 			}
 			key, value, _ := strings.Cut(pair, "=")
 			if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
-				return nil, fmt.Errorf("--node-labels: %q is not a label", pair)
+				return nil, fmt.Errorf("--node-labels: %q is not a valid label", pair)
 			}
 			if !kubeletMaySet(key) {
-				return nil, fmt.Errorf("--node-labels: a kubelet may not set %q on its own node", key)
+				return nil, fmt.Errorf("--node-labels: a kubelet must not set %q on its own node", key)
 			}
 			b.labels[key] = value
 		}
@@ -307,8 +302,7 @@ func (b *bootstrap) readExtraArgs(args string) (ignored []string, err error) {
 	return ignored, nil
 }
 
-// kubeletMaySet shows whether a kubelet starts with a label: of those that
-// belong to Kubernetes, only some are its own.
+// kubeletMaySet reports whether a kubelet accepts a label. It accepts only some labels of Kubernetes' own domains.
 func kubeletMaySet(key string) bool {
 	namespace, _, qualified := strings.Cut(key, "/")
 	within := func(domains ...string) bool {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Blocks in the PEM that the machine saves and sends.
+// Types of PEM blocks that the machine saves and sends.
 const (
 	pemKey         = "EC PRIVATE KEY"
 	pemRequest     = "CERTIFICATE REQUEST"
@@ -28,17 +28,16 @@ const (
 	watchPauseTime = time.Second
 )
 
-// certificatePatience is how long a kubelet waits for a certificate before it
-// asks with a new request.
+// certificatePatience is how long a kubelet waits for a certificate before it creates another request.
 const certificatePatience = 15 * time.Minute
 
-// identify connects the machine as its node: with the certificate on its disk
-// or, if there is none that still holds, with a new one.
-func (m *machine) identify(ctx context.Context) error {
+// authenticate connects the machine as its node: with the certificate on its disk or, if there is no valid one, with a
+// new one.
+func (m *machine) authenticate(ctx context.Context) error {
 	certificate, err := m.disk.certificate(m.clock.Now())
 	if err != nil {
 		if len(m.disk.CertificatePEM) > 0 {
-			m.printf("kubelet: the saved node certificate is of no use: %v", err)
+			m.printf("kubelet: cannot use the saved node certificate: %v", err)
 			if err := m.save(Disk{}); err != nil {
 				return err
 			}
@@ -54,22 +53,22 @@ func (m *machine) identify(ctx context.Context) error {
 	return err
 }
 
-// certificate is the node's identity, if the disk has one that holds.
+// certificate returns the certificate of the node, or an error if the disk has no valid one.
 func (d Disk) certificate(now time.Time) (*tls.Certificate, error) {
 	if len(d.CertificatePEM) == 0 {
-		return nil, errors.New("there is none")
+		return nil, errors.New("there is no certificate")
 	}
 	certificate, err := tls.X509KeyPair(d.CertificatePEM, d.KeyPEM)
 	if err != nil {
 		return nil, err
 	}
 	if now.After(certificate.Leaf.NotAfter) {
-		return nil, fmt.Errorf("it ended at %s", certificate.Leaf.NotAfter)
+		return nil, fmt.Errorf("the certificate expired at %s", certificate.Leaf.NotAfter)
 	}
 	return &certificate, nil
 }
 
-// save makes a disk durable. What an agent installed stays installed.
+// save saves a disk. It keeps the version that an agent installed.
 func (m *machine) save(d Disk) error {
 	if d.KubeletVersion == "" {
 		d.KubeletVersion = m.disk.KubeletVersion
@@ -81,17 +80,16 @@ func (m *machine) save(d Disk) error {
 	return nil
 }
 
-// requestCertificate asks for the node certificate with the bootstrap token,
-// and waits until somebody approved it.
+// requestCertificate requests the node certificate with the bootstrap token, and waits until it is approved.
 func (m *machine) requestCertificate(ctx context.Context) error {
-	// A kubelet keeps the key when it has the certificate: one that is interrupted asks again, with another key.
+	// A kubelet saves the key only with the certificate. If it is interrupted, it uses another key for the next request.
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("make a private key: %w", err)
+		return fmt.Errorf("generate a private key: %w", err)
 	}
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return fmt.Errorf("encode private key: %w", err)
+		return fmt.Errorf("encode the private key: %w", err)
 	}
 	conn, err := connect(m.boot, m.roots.pool(m.boot.caPEM), nil)
 	if err != nil {
@@ -104,18 +102,18 @@ func (m *machine) requestCertificate(ctx context.Context) error {
 	defer cancel()
 	csr, err := m.postRequest(ctx, conn, key)
 	if err != nil {
-		return fmt.Errorf("request node certificate: %w", err)
+		return fmt.Errorf("request the node certificate: %w", err)
 	}
-	m.printf("kubelet: waits for approval of CertificateSigningRequest %s", csr.Name)
-	certificate, err := m.await(ctx, conn, csr)
+	m.printf("kubelet: waiting for approval of CertificateSigningRequest %s", csr.Name)
+	certificate, err := m.awaitCertificate(ctx, conn, csr)
 	if err != nil {
-		return fmt.Errorf("wait for node certificate %s: %w", csr.Name, err)
+		return fmt.Errorf("wait for the node certificate of %s: %w", csr.Name, err)
 	}
-	m.printf("kubelet: got its node certificate")
+	m.printf("kubelet: received its node certificate")
 	return m.save(Disk{KeyPEM: pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), CertificatePEM: certificate})
 }
 
-// postRequest posts a request for a key. The server names it, as it does for kubelets.
+// postRequest creates a request for a key. As for kubelets, the server generates its name.
 func (m *machine) postRequest(ctx context.Context, conn *connection,
 	key *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
@@ -136,8 +134,9 @@ func (m *machine) postRequest(ctx context.Context, conn *connection,
 	}, metav1.CreateOptions{})
 }
 
-// await watches a request until it has a certificate.
-func (m *machine) await(ctx context.Context, conn *connection, csr *certificatesv1.CertificateSigningRequest) ([]byte,
+// awaitCertificate watches a request until it has a certificate.
+func (m *machine) awaitCertificate(ctx context.Context, conn *connection,
+	csr *certificatesv1.CertificateSigningRequest) ([]byte,
 	error) {
 	requests := conn.certificates.CertificateSigningRequests()
 	for {
@@ -161,7 +160,7 @@ func (m *machine) await(ctx context.Context, conn *connection, csr *certificates
 			}
 		}
 		watch.Stop()
-		m.pause(ctx, watchPauseTime) // a watch that ends at once must not become a busy loop
+		m.pause(ctx, watchPauseTime) // A watch that ends at once must not cause a busy loop.
 		name := csr.Name
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		csr, err = requests.Get(call, name, metav1.GetOptions{})
@@ -172,7 +171,7 @@ func (m *machine) await(ctx context.Context, conn *connection, csr *certificates
 	}
 }
 
-// issued is the certificate of a request, nil if it must still be waited for.
+// issued returns the certificate of a request, or nil if there is none yet.
 func issued(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	for _, c := range csr.Status.Conditions {
 		if (c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed) &&

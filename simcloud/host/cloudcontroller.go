@@ -11,22 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// adoptNode writes on the Node what a cloud controller manager does, and no
-// kubelet: the provider ID, where nobody else has, and the labels of instance
-// type, region and zone. It is done under the identity of the kubelet, which
-// may write both.
-func (m *machine) adoptNode(ctx context.Context) error {
+// setCloudFields sets the fields of the Node that a cloud controller manager sets and kubelets do not: the provider ID
+// if it is not set, and the labels of instance type, region and zone. The identity of the kubelet is used, which may
+// write both.
+func (m *machine) setCloudFields(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	node, err := m.conn.core.Nodes().Get(ctx, m.spec.Hostname, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("cloud controller: read node: %w", err)
+		return fmt.Errorf("cloud controller: read the node: %w", err)
 	}
-	next := m.adopted(node)
+	next := m.withCloudFields(node)
 	if maps.Equal(node.Labels, next.Labels) && node.Spec.ProviderID == next.Spec.ProviderID {
 		return nil
 	}
-	// Labels of others may have changed meanwhile.
+	// Other clients may have changed labels meanwhile.
 	maps.DeleteFunc(next.Labels, func(key, value string) bool { return node.Labels[key] == value })
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"labels": next.Labels}, "spec": map[string]any{"providerID": next.Spec.ProviderID},
@@ -36,13 +35,13 @@ func (m *machine) adoptNode(ctx context.Context) error {
 	}
 	if _, err := m.conn.core.Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
 		metav1.PatchOptions{FieldManager: "cloud-controller-manager"}); err != nil {
-		return fmt.Errorf("cloud controller: update node: %w", err)
+		return fmt.Errorf("cloud controller: update the node: %w", err)
 	}
 	return nil
 }
 
-// adopted is the Node with what the cloud knows of it.
-func (m *machine) adopted(node *corev1.Node) *corev1.Node {
+// withCloudFields returns the Node with the fields that the cloud knows.
+func (m *machine) withCloudFields(node *corev1.Node) *corev1.Node {
 	next := node.DeepCopy()
 	if next.Spec.ProviderID == "" {
 		next.Spec.ProviderID = m.spec.ProviderID
@@ -54,7 +53,7 @@ func (m *machine) adopted(node *corev1.Node) *corev1.Node {
 		corev1.LabelInstanceTypeStable: m.spec.Type.Name, corev1.LabelTopologyRegion: m.spec.Region,
 		corev1.LabelTopologyZone: m.spec.Zone,
 	} {
-		// What user data have the kubelet say stays.
+		// Labels in the user data take precedence.
 		if _, own := m.boot.labels[key]; value != "" && !own {
 			next.Labels[key] = value
 		}

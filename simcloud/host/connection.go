@@ -17,21 +17,21 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
-	_ "machinist.dev/machinist/internal/platform/roots" // For images, whose system has none.
+	_ "machinist.dev/machinist/internal/platform/roots" // Images have no root certificates of their own.
 )
 
 const (
-	// callTimeout bounds a call that is not a watch.
+	// callTimeout limits a call that is not a watch.
 	callTimeout = 30 * time.Second
-	// pingAfter is how long a connection may be silent before it is tested, and
-	// pingTimeout how long the test waits for an answer.
+	// pingAfter is how long a connection may be silent before it is tested. pingTimeout is how long the test waits for an
+	// answer.
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
 	headerTable = 256
 )
 
-// connection is a machine's way to its API server under one identity. It is
-// one HTTP/2 connection of its own, since the identity is the connection's.
+// connection is a machine's connection to its API server with one identity. Each identity has its own HTTP/2
+// connection, because the TLS connection authenticates it.
 type connection struct {
 	core         *coreclient.CoreV1Client
 	coordination *coordinationclient.CoordinationV1Client
@@ -44,8 +44,7 @@ type connection struct {
 	closed    bool
 }
 
-// connect prepares a connection as the holder of a certificate or, if it is
-// nil, of the bootstrap token. Nothing is sent yet.
+// connect prepares a connection with a certificate or, if it is nil, with the bootstrap token. It sends nothing yet.
 func connect(b *bootstrap, roots *x509.CertPool, certificate *tls.Certificate) (*connection, error) {
 	c := &connection{open: map[net.Conn]bool{}}
 	c.transport = &http.Transport{
@@ -56,7 +55,7 @@ func connect(b *bootstrap, roots *x509.CertPool, certificate *tls.Certificate) (
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: b.serverName},
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
-			// A few calls a minute are not worth tables of 4 KiB and more.
+			// A few calls per minute do not need tables of 4 KiB and more.
 			MaxDecoderHeaderTableSize: headerTable, MaxEncoderHeaderTableSize: headerTable,
 		},
 	}
@@ -77,28 +76,27 @@ func connect(b *bootstrap, roots *x509.CertPool, certificate *tls.Certificate) (
 			ContentType:        "application/vnd.kubernetes.protobuf",
 		},
 		UserAgent:      "kubelet/" + b.version + " (simulated)",
-		QPS:            -1, // a kubelet's load is its own limit
+		QPS:            -1, // A kubelet limits its load itself.
 		WarningHandler: rest.NoWarnings{},
 	}
 	var err error
 	if c.core, err = coreclient.NewForConfigAndClient(config, client); err != nil {
-		return nil, fmt.Errorf("prepare connection to %s: %w", b.server, err)
+		return nil, fmt.Errorf("prepare the connection to %s: %w", b.server, err)
 	}
 	if c.coordination, err = coordinationclient.NewForConfigAndClient(config, client); err != nil {
-		return nil, fmt.Errorf("prepare connection to %s: %w", b.server, err)
+		return nil, fmt.Errorf("prepare the connection to %s: %w", b.server, err)
 	}
 	if c.certificates, err = certificatesclient.NewForConfigAndClient(config, client); err != nil {
-		return nil, fmt.Errorf("prepare connection to %s: %w", b.server, err)
+		return nil, fmt.Errorf("prepare the connection to %s: %w", b.server, err)
 	}
 	if c.storage, err = storageclient.NewForConfigAndClient(config, client); err != nil {
-		return nil, fmt.Errorf("prepare connection to %s: %w", b.server, err)
+		return nil, fmt.Errorf("prepare the connection to %s: %w", b.server, err)
 	}
 	return c, nil
 }
 
-// dial keeps track of what it opened: a machine that is switched off must not
-// leave a connection behind, not even for the time that net/http takes to find
-// out.
+// dial opens a tracked connection. A machine that is switched off must close its connections at once, without waiting
+// until net/http notices.
 func (c *connection) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, address)
 	if err != nil {
@@ -115,7 +113,7 @@ func (c *connection) dial(ctx context.Context, network, address string) (net.Con
 	return tracked, nil
 }
 
-// trackedConn takes itself off its owner's list.
+// trackedConn removes itself from its owner when it is closed.
 type trackedConn struct {
 	net.Conn
 	owner *connection
@@ -128,7 +126,7 @@ func (t *trackedConn) Close() error {
 	return t.Conn.Close()
 }
 
-// close cuts the line.
+// close closes all open connections.
 func (c *connection) close() {
 	c.mu.Lock()
 	c.closed = true

@@ -1,35 +1,26 @@
-// Package host is the machine inside a simulated instance: what a cloud-init
-// and a kubelet do on a real one, seen from the network.
+// Package host is the machine inside a simulated instance. It does what cloud-init and a kubelet do on a real machine,
+// as seen from the network.
 //
-// A machine reads its user data, asks the cluster named there for a node
-// certificate with the bootstrap token found there, registers its Node, keeps
-// its Lease and status fresh, and plays the pods bound to it. It has no
-// knowledge and no credentials but those. What it does wrong or cannot do
-// shows on its console.
+// A machine reads its user data and requests a node certificate from the cluster with the bootstrap token in the user
+// data. Then it registers its Node, keeps its Lease and status up to date, and simulates the pods bound to it. It has
+// no other knowledge and no other credentials. Its console shows what fails.
 //
-// User data is a cloud-config, of which write_files is carried out. The machine
-// reads these of its files:
+// User data is a cloud-config, of which only write_files has an effect. The machine reads these files:
 //
-//   - /etc/kubernetes/bootstrap-kubeconfig: the API server, its CA and the
-//     bootstrap token, all inline. Without it the machine never joins.
-//   - /var/lib/kubelet/config.yaml: a KubeletConfiguration, of which
-//     registerWithTaints, nodeLeaseDurationSeconds, nodeStatusUpdateFrequency
-//     and nodeStatusReportFrequency count.
-//   - /etc/default/kubelet: KUBELET_EXTRA_ARGS, of which --node-labels counts,
-//     and KUBELET_VERSION.
-//   - /etc/machine-version: the kubelet's version; it wins over
-//     KUBELET_VERSION.
+//   - /etc/kubernetes/bootstrap-kubeconfig: the API server, its CA and the bootstrap token, all inline. Without this
+//     file, the machine never joins.
+//   - /var/lib/kubelet/config.yaml: a KubeletConfiguration. registerWithTaints, nodeLeaseDurationSeconds,
+//     nodeStatusUpdateFrequency, nodeStatusReportFrequency and serverTLSBootstrap have an effect.
+//   - /etc/default/kubelet: KUBELET_EXTRA_ARGS, of which --node-labels has an effect, and KUBELET_VERSION.
+//   - /etc/machine-version: the version of the kubelet. It takes precedence over KUBELET_VERSION.
 //
-// Where the image has an agent, it installs the kubelet that the annotation
-// machinist.dev/update-requested of the Node asks for, and answers by
-// machinist.dev/update-result.
+// If the image has an agent, the agent installs the kubelet that the annotation machinist.dev/update-requested of the
+// Node requests, and answers in the annotation machinist.dev/update-result.
 //
-// Pods are directed by the annotations that package simcloud names.
+// Annotations that package simcloud defines control the simulation of pods.
 //
-// What a machine does as a kubelet does, and what it leaves out, is listed in
-// docs/simulated-cloud.md. What a cloud controller manager writes on Nodes is
-// written here as well, a moment after the registration.
+// docs/simulated-cloud.md lists what a machine does as a kubelet does, and what it does not. A moment after the
+// registration, the machine also sets what a cloud controller manager sets on Nodes.
 //
-// A machine costs a few goroutines and one connection, and keeps no more of a
-// pod than it needs to play it.
+// A machine needs a few goroutines and one connection. It only keeps the part of a pod that the simulation needs.
 package host

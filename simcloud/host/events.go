@@ -8,15 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxEvents is how many events wait to be sent. A kubelet drops what is more,
-// too.
+// maxEvents is the maximum number of events that wait to be sent. Like a kubelet, the machine drops further events.
 const maxEvents = 100
 
 // kubelet is the source of events.
 const kubelet = "kubelet"
 
-// record has an event sent, unless the cloud's settings leave events out. It
-// never waits.
+// record sends an event, unless the settings of the cloud omit events. It never waits.
 func (m *machine) record(about corev1.ObjectReference, kind, reason, message string) {
 	if m.spec.Settings.OmitEvents {
 		return
@@ -40,12 +38,12 @@ func (m *machine) record(about corev1.ObjectReference, kind, reason, message str
 	}
 }
 
-// nodeEvent records something about the Node.
+// nodeEvent sends an event about the Node.
 func (m *machine) nodeEvent(kind, reason, message string) {
 	m.record(corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: m.spec.Hostname}, kind, reason, message)
 }
 
-// registrationEvents are those that follow the start of a kubelet.
+// registrationEvents sends the events that follow the start of a kubelet.
 func (m *machine) registrationEvents() {
 	for _, reason := range []string{"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"} {
 		m.nodeEvent(corev1.EventTypeNormal, reason, "Node "+m.spec.Hostname+" status is now: "+reason)
@@ -53,8 +51,7 @@ func (m *machine) registrationEvents() {
 	m.nodeEvent(corev1.EventTypeNormal, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
 }
 
-// sendEvents sends events until the plug is pulled. One that the API server
-// does not take is lost.
+// sendEvents sends events until the machine is switched off. An event that the API server does not accept is lost.
 func (m *machine) sendEvents(ctx context.Context) {
 	for {
 		select {
@@ -68,19 +65,17 @@ func (m *machine) sendEvents(ctx context.Context) {
 	}
 }
 
-// pulled is the reason of an event about a container whose image is there.
+// pulled is the reason of an event about a container whose image is on the machine.
 const pulled = "Pulled"
 
-// occurrence is something about one container of a pod, or about all of the pod
-// where it has no container.
-type occurrence struct {
+// podEvent is an event about one container of a pod, or about the pod if container is empty.
+type podEvent struct {
 	container, kind, reason, message string
 }
 
-// recordOccurred records what happened to a pod. The first container with an image brings
-// it to the machine.
-func (m *machine) recordOccurred(p *pod) {
-	for _, o := range p.occurred {
+// recordPodEvents sends the pending events of a pod. The first container with an image pulls it to the machine.
+func (m *machine) recordPodEvents(p *pod) {
+	for _, o := range p.pendingEvents {
 		about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.namespace, Name: p.name, UID: p.uid}
 		if o.container != "" {
 			about.FieldPath = "spec.containers{" + o.container + "}"
@@ -95,5 +90,5 @@ func (m *machine) recordOccurred(p *pod) {
 		}
 		m.record(about, o.kind, o.reason, o.message)
 	}
-	p.occurred = nil
+	p.pendingEvents = nil
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Fleet is all machines of a process.
+// Fleet is the set of all machines of a process.
 type Fleet struct {
 	clock clock.Clock
 	roots roots
@@ -22,14 +22,14 @@ type Fleet struct {
 	group   sync.WaitGroup
 }
 
-// NewFleet makes an empty fleet. Its machines live by the clock, which is that
-// of the cluster's too, so anything but the real one serves tests only.
+// NewFleet returns an empty fleet. Machines and cluster use the same clock, so clocks other than the real one are only
+// for tests.
 func NewFleet(c clock.Clock) *Fleet {
 	return &Fleet{clock: c, running: map[string]context.CancelFunc{},
 		roots: roots{pools: map[[sha256.Size]byte]weak.Pointer[x509.CertPool]{}}}
 }
 
-// Start switches a machine on. It returns at once.
+// Start switches a machine on and returns at once.
 func (f *Fleet) Start(spec Spec, reporter Reporter) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,7 +49,7 @@ func (f *Fleet) Start(spec Spec, reporter Reporter) {
 	})
 }
 
-// Stop pulls a machine's plug. It returns at once.
+// Stop switches a machine off and returns at once.
 func (f *Fleet) Stop(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +59,7 @@ func (f *Fleet) Stop(id string) {
 	}
 }
 
-// Close pulls all plugs and waits until every machine is off.
+// Close switches all machines off and waits until they are off.
 func (f *Fleet) Close() {
 	f.mu.Lock()
 	f.closed = true
@@ -70,8 +70,7 @@ func (f *Fleet) Close() {
 	f.group.Wait()
 }
 
-// roots shares the certificate authorities among machines of one cluster, for
-// as long as one of them uses it.
+// roots shares the certificate authorities between machines of one cluster as long as one of them uses them.
 type roots struct {
 	mu    sync.Mutex
 	pools map[[sha256.Size]byte]weak.Pointer[x509.CertPool]
@@ -90,7 +89,7 @@ func (r *roots) pool(pem []byte) *x509.CertPool {
 		}
 	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem) // readCluster found at least one in it
+	pool.AppendCertsFromPEM(pem) // readCluster has checked that it contains a certificate.
 	r.pools[key] = weak.Make(pool)
 	return pool
 }

@@ -16,32 +16,31 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// renewShare of its duration is how often a Lease is renewed.
+// renewShare: a Lease is renewed after this fraction of its duration.
 const renewShare = 4
 
-// pulse is the state of the heartbeat.
-type pulse struct {
-	lease       *coordinationv1.Lease // as the server last returned it
-	nextRenewal time.Time
-	nextCheck   time.Time // of the Node
-	adoptAt     time.Time // by the cloud controller; zero when that is done
-	reported    time.Time // when the Node's heartbeat was last renewed
-	trouble     string    // what the last attempt failed of, as printed
-	backoff     wait.Backoff
+// heartbeatState is the state of the heartbeat.
+type heartbeatState struct {
+	lease         *coordinationv1.Lease // as the server last returned it
+	nextRenewal   time.Time
+	nextCheck     time.Time // of the Node
+	cloudFieldsAt time.Time // when the cloud controller acts; zero after that
+	reported      time.Time // last heartbeat in the Node's status
+	lastError     string    // error of the last attempt, as printed
+	backoff       wait.Backoff
 }
 
-// heartbeat renews the Lease and holds the Node against the machine, until the
-// plug is pulled. A failure is printed when it is another than the last one:
-// nobody else hears of it.
+// heartbeat renews the Lease and updates the Node until the machine is switched off. It prints an error if it differs
+// from the previous one, because no other component reports it.
 func (m *machine) heartbeat(ctx context.Context) {
-	// A Node registers as not Ready, and is updated as soon as it is.
-	p := &pulse{backoff: newBackoff(), reported: m.registered}
+	// A Node is not Ready when it registers. It is updated as soon as it is.
+	p := &heartbeatState{backoff: newBackoff(), reported: m.registered}
 	m.schedule(p)
 	for ctx.Err() == nil {
-		err := m.beat(ctx, p)
+		err := m.heartbeatOnce(ctx, p)
 		now := m.clock.Now()
 		next := p.nextRenewal
-		for _, other := range []time.Time{p.nextCheck, p.adoptAt} {
+		for _, other := range []time.Time{p.nextCheck, p.cloudFieldsAt} {
 			if !other.IsZero() && other.Before(next) {
 				next = other
 			}
@@ -50,26 +49,25 @@ func (m *machine) heartbeat(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			if p.trouble != "" {
-				m.printf("kubelet: heartbeat is well again")
+			if p.lastError != "" {
+				m.printf("kubelet: the heartbeat succeeds again")
 				m.report(simcloud.HostJoined, "")
 			}
-			p.trouble, p.backoff = "", newBackoff()
+			p.lastError, p.backoff = "", newBackoff()
 		case apierrors.IsNotFound(err) && m.spec.Settings.Reregister:
-			m.printf("kubelet: node %s is gone; registers again", m.spec.Hostname)
+			m.printf("kubelet: node %s was deleted; registering it again", m.spec.Hostname)
 			p.lease = nil
-			if !m.retry(ctx, "register node", registrationBackoff(), m.register) {
+			if !m.retry(ctx, "register the node", registrationBackoff(), m.register) {
 				return
 			}
 			m.schedule(p)
-			// At once, but if it is something else that is not found, not in a
-			// busy loop.
+			// The delay prevents a busy loop if another object was not found.
 			next = now.Add(time.Second)
 		default:
-			if trouble := "heartbeat: " + explain(err); trouble != p.trouble {
+			if trouble := "heartbeat: " + explain(err); trouble != p.lastError {
 				m.printf("kubelet: %s", trouble)
 				m.report(simcloud.HostJoined, trouble)
-				p.trouble = trouble
+				p.lastError = trouble
 			}
 			next = now.Add(min(m.interval(), p.backoff.Step()))
 			if p.nextRenewal.After(now) && p.nextRenewal.Before(next) {
@@ -80,28 +78,26 @@ func (m *machine) heartbeat(ctx context.Context) {
 	}
 }
 
-// schedule plans what follows a registration. A kubelet tries to renew its
-// Lease before it has registered; the first Lease of a new Node comes with the
-// next try, an interval later.
-func (m *machine) schedule(p *pulse) {
+// schedule plans the actions after a registration. A kubelet first tries to renew its Lease before it has registered.
+// So a new Node gets its Lease with the next attempt, one interval later.
+func (m *machine) schedule(p *heartbeatState) {
 	p.nextRenewal = m.registered
 	if m.created {
 		p.nextRenewal = m.registered.Add(m.interval())
 	}
 	p.nextCheck = m.registered.Add(time.Duration(m.spec.Settings.NodeReadyDelay))
 	if !m.spec.Settings.NoCloudController {
-		p.adoptAt = m.registered.Add(time.Duration(m.spec.Settings.CloudDelay))
+		p.cloudFieldsAt = m.registered.Add(time.Duration(m.spec.Settings.CloudDelay))
 	}
 }
 
-// interval is how often the Lease is renewed, with jitter to keep machines
-// apart.
+// interval returns the time between two renewals of the Lease. The jitter spreads the load of machines.
 func (m *machine) interval() time.Duration {
 	return wait.Jitter(m.boot.leaseDuration/renewShare, 0.04)
 }
 
-// beat does what is due.
-func (m *machine) beat(ctx context.Context, p *pulse) error {
+// heartbeatOnce does what is due.
+func (m *machine) heartbeatOnce(ctx context.Context, p *heartbeatState) error {
 	if now := m.clock.Now(); !now.Before(p.nextRenewal) {
 		if err := m.renew(ctx, p); err != nil {
 			return err
@@ -113,24 +109,24 @@ func (m *machine) beat(ctx context.Context, p *pulse) error {
 			return err
 		}
 	}
-	if p.adoptAt.IsZero() || m.clock.Now().Before(p.adoptAt) {
+	if p.cloudFieldsAt.IsZero() || m.clock.Now().Before(p.cloudFieldsAt) {
 		return nil
 	}
-	if err := m.adoptNode(ctx); err != nil {
+	if err := m.setCloudFields(ctx); err != nil {
 		return err
 	}
-	p.adoptAt = time.Time{}
+	p.cloudFieldsAt = time.Time{}
 	return nil
 }
 
-// check holds the Node against the machine.
-func (m *machine) check(ctx context.Context, p *pulse, now time.Time) error {
+// check compares the Node with the machine and updates it.
+func (m *machine) check(ctx context.Context, p *heartbeatState, now time.Time) error {
 	report := now.Sub(p.reported) >= m.boot.statusReport
 	node, err := m.syncNode(ctx, false, report)
 	if err != nil {
 		return err
 	}
-	if err := m.obey(ctx, node); err != nil {
+	if err := m.handleUpdateRequest(ctx, node); err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
 	p.nextCheck = now.Add(m.boot.statusCheck)
@@ -140,21 +136,21 @@ func (m *machine) check(ctx context.Context, p *pulse, now time.Time) error {
 	return nil
 }
 
-// renew renews the Lease, and makes it if it is missing. Without a Node there
-// is no Lease either: NotFound then, as with a kubelet.
-func (m *machine) renew(ctx context.Context, p *pulse) error {
+// renew renews the Lease, or creates it if it is missing. As with a kubelet, there is no Lease without a Node, and the
+// error is NotFound.
+func (m *machine) renew(ctx context.Context, p *heartbeatState) error {
 	ctx, cancel := context.WithTimeout(ctx, m.boot.leaseDuration/2)
 	defer cancel()
 	err := m.tryRenew(ctx, p)
 	if apierrors.IsConflict(err) || (apierrors.IsNotFound(err) && p.lease != nil) {
-		// Somebody changed or deleted it: what we know of it is worth nothing.
+		// Another client changed or deleted the Lease, so the known one is outdated.
 		p.lease = nil
 		err = m.tryRenew(ctx, p)
 	}
 	return err
 }
 
-func (m *machine) tryRenew(ctx context.Context, p *pulse) error {
+func (m *machine) tryRenew(ctx context.Context, p *heartbeatState) error {
 	leases := m.conn.coordination.Leases(corev1.NamespaceNodeLease)
 	now := metav1.NewMicroTime(m.clock.Now())
 	known := p.lease
@@ -182,7 +178,7 @@ func (m *machine) tryRenew(ctx context.Context, p *pulse) error {
 	return err
 }
 
-// makeLease creates the Lease as the Node's.
+// makeLease creates the Lease with the Node as its owner.
 func (m *machine) makeLease(ctx context.Context, now metav1.MicroTime) (*coordinationv1.Lease, error) {
 	uid, err := m.liveNode(ctx)
 	if err != nil {
@@ -201,8 +197,8 @@ func (m *machine) makeLease(ctx context.Context, now metav1.MicroTime) (*coordin
 	}, metav1.CreateOptions{})
 }
 
-// liveNode is the UID of the machine's Node. The one that registration returned
-// serves once; after that the Node may be gone.
+// liveNode returns the UID of the machine's Node. The UID from the registration is only used once, because the Node may
+// be deleted later.
 func (m *machine) liveNode(ctx context.Context) (types.UID, error) {
 	m.mu.Lock()
 	uid := m.nodeUID

@@ -14,9 +14,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// What is held here was measured on a kubelet of v1.36.
+// The values in these tests were measured on a kubelet of v1.36.
 
-func TestHowOftenAKubeletTriesAgain(t *testing.T) {
+func TestBackoffs(t *testing.T) {
 	for name, test := range map[string]struct {
 		backoff wait.Backoff
 		want    string
@@ -37,10 +37,11 @@ func TestHowOftenAKubeletTriesAgain(t *testing.T) {
 	}
 }
 
-// A new Node has no Lease until the kubelet renews it for the second time. One that was there is renewed at once.
-func TestANewNodeHasNoLeaseYet(t *testing.T) {
+// TestLeaseOfNewNodeComesLater checks that a new Node has no Lease until the kubelet renews it for the second time.
+// The kubelet renews an existing Lease immediately.
+func TestLeaseOfNewNodeComesLater(t *testing.T) {
 	m := &machine{boot: &bootstrap{leaseDuration: 40 * time.Second}, registered: dawn, created: true}
-	p := &pulse{}
+	p := &heartbeatState{}
 	m.schedule(p)
 	if after := p.nextRenewal.Sub(dawn); after < 10*time.Second || after > 10400*time.Millisecond {
 		t.Errorf("the first Lease comes after %s", after)
@@ -48,11 +49,11 @@ func TestANewNodeHasNoLeaseYet(t *testing.T) {
 	m.created = false
 	m.schedule(p)
 	if after := p.nextRenewal.Sub(dawn); after != 0 {
-		t.Errorf("the Lease of a Node that was there is renewed after %s", after)
+		t.Errorf("the Lease of an existing Node is renewed after %s", after)
 	}
 }
 
-func TestTheCloudControllerCompletesANode(t *testing.T) {
+func TestCloudControllerSetsCloudFields(t *testing.T) {
 	m := &machine{
 		spec: Spec{ProviderID: "sim://r/z/i-1", Region: "r", Zone: "z", Type: simcloud.InstanceType{Name: "small"}},
 		boot: &bootstrap{labels: map[string]string{corev1.LabelTopologyZone: "mine"}},
@@ -60,29 +61,30 @@ func TestTheCloudControllerCompletesANode(t *testing.T) {
 	registered := m.node(dawn)
 	for _, key := range []string{corev1.LabelInstanceTypeStable, corev1.LabelTopologyRegion} {
 		if _, given := registered.Labels[key]; given || registered.Spec.ProviderID != "" {
-			t.Errorf("the kubelet registers with %v and the provider ID %q", registered.Labels, registered.Spec.ProviderID)
+			t.Errorf("the kubelet registers with the labels %v and the provider ID %q", registered.Labels,
+				registered.Spec.ProviderID)
 		}
 	}
-	node := m.adopted(registered)
+	node := m.withCloudFields(registered)
 	if node.Spec.ProviderID != "sim://r/z/i-1" || node.Labels[corev1.LabelInstanceTypeStable] != "small" ||
 		node.Labels[corev1.LabelTopologyRegion] != "r" || node.Labels[corev1.LabelTopologyZone] != "mine" {
-		t.Errorf("it becomes %v with the provider ID %q", node.Labels, node.Spec.ProviderID)
+		t.Errorf("the cloud controller sets the labels %v and the provider ID %q", node.Labels, node.Spec.ProviderID)
 	}
 	node.Spec.ProviderID = "other"
-	if got := m.adopted(node).Spec.ProviderID; got != "other" {
-		t.Errorf("the provider ID of others became %q", got)
+	if got := m.withCloudFields(node).Spec.ProviderID; got != "other" {
+		t.Errorf("the existing provider ID was changed to %q", got)
 	}
-	p := &pulse{}
+	p := &heartbeatState{}
 	m.spec.Settings.NoCloudController = true
-	if m.schedule(p); !p.adoptAt.IsZero() {
-		t.Error("there is a cloud controller where there is none")
+	if m.schedule(p); !p.cloudFieldsAt.IsZero() {
+		t.Error("cloud fields are scheduled without a cloud controller")
 	}
 }
 
-func TestANodeShowsItsImages(t *testing.T) {
+func TestNodeStatusListsImages(t *testing.T) {
 	m := &machine{boot: &bootstrap{}}
 	if !m.pull("b") || !m.pull("a") || m.pull("b") {
-		t.Error("an image is pulled twice, or not at all")
+		t.Error("pull reports a new image as old, or an old image as new")
 	}
 	status := m.node(dawn).Status
 	if got := fmt.Sprint(status.Images); got != "[{[a] 10485760} {[b] 10485760}]" {
@@ -95,18 +97,18 @@ func TestANodeShowsItsImages(t *testing.T) {
 		m.pull(fmt.Sprint("image-", i))
 	}
 	if got := len(m.node(dawn).Status.Images); got != maxImages {
-		t.Errorf("a Node shows %d images", got)
+		t.Errorf("the Node lists %d images", got)
 	}
 }
 
-// recorder is a machine whose events are not sent.
-func recorder(s simcloud.HostSettings) *machine {
+// machineWithEvents returns a machine that queues its events and never sends them.
+func machineWithEvents(s simcloud.HostSettings) *machine {
 	return &machine{spec: Spec{Hostname: "h", Settings: s}, clock: clock.RealClock{},
 		events: make(chan *corev1.Event, maxEvents)}
 }
 
-// recorded are the events that wait to be sent.
-func (m *machine) recorded() string {
+// drainEvents removes the queued events and returns their objects and reasons.
+func (m *machine) drainEvents() string {
 	var all []string
 	for len(m.events) > 0 {
 		e := <-m.events
@@ -115,8 +117,8 @@ func (m *machine) recorded() string {
 	return strings.Join(all, ", ")
 }
 
-func TestWhatAKubeletRecords(t *testing.T) {
-	m := recorder(settings)
+func TestKubeletEvents(t *testing.T) {
+	m := machineWithEvents(settings)
 	from := bound(corev1.RestartPolicyAlways, "crash-after", "5s")
 	p, _ := newPod(from, dawn, settings)
 	for _, step := range []struct {
@@ -128,13 +130,13 @@ func TestWhatAKubeletRecords(t *testing.T) {
 		{22 * time.Second, "p Pulled, p Created, p Started"},
 	} {
 		p.advance(dawn.Add(step.after), settings)
-		m.recordOccurred(p)
-		if got := m.recorded(); got != step.want {
+		m.recordPodEvents(p)
+		if got := m.drainEvents(); got != step.want {
 			t.Errorf("after %s: %q, want %q", step.after, got, step.want)
 		}
 	}
 	_ = p.update(deleted(from, 23*time.Second, time.Minute), dawn.Add(23*time.Second), settings)
-	m.recordOccurred(p)
+	m.recordPodEvents(p)
 	event := <-m.events
 	if event.Reason != "Killing" || event.Message != "Stopping container c" || event.Namespace != "n" ||
 		event.InvolvedObject.FieldPath != "spec.containers{c}" || event.InvolvedObject.UID != "u" ||
@@ -143,13 +145,13 @@ func TestWhatAKubeletRecords(t *testing.T) {
 	}
 	m.registrationEvents()
 	want := "h NodeHasSufficientMemory, h NodeHasNoDiskPressure, h NodeHasSufficientPID, h NodeAllocatableEnforced"
-	if got := m.recorded(); got != want {
-		t.Errorf("a registration records %q", got)
+	if got := m.drainEvents(); got != want {
+		t.Errorf("registration events: %q", got)
 	}
 }
 
-func TestEventsNeverKeepAMachineWaiting(t *testing.T) {
-	m := recorder(simcloud.HostSettings{})
+func TestFullEventQueueDoesNotBlock(t *testing.T) {
+	m := machineWithEvents(simcloud.HostSettings{})
 	names := map[string]bool{}
 	for range 2 * maxEvents {
 		m.nodeEvent(corev1.EventTypeNormal, "Starting", "")
@@ -161,16 +163,17 @@ func TestEventsNeverKeepAMachineWaiting(t *testing.T) {
 		}
 	}
 	if len(names) != maxEvents || len(m.events) != 0 {
-		t.Errorf("%d names, and %d more events", len(names), len(m.events))
+		t.Errorf("got %d distinct names and %d more events", len(names), len(m.events))
 	}
-	silent := recorder(simcloud.HostSettings{OmitEvents: true})
-	if silent.registrationEvents(); len(silent.events) != 0 {
-		t.Error("events are recorded that the settings leave out")
+	withoutEvents := machineWithEvents(simcloud.HostSettings{OmitEvents: true})
+	if withoutEvents.registrationEvents(); len(withoutEvents.events) != 0 {
+		t.Error("events are queued despite OmitEvents")
 	}
 }
 
-// A pod reports its sandbox before its containers run, and its readiness has not changed since.
-func TestWhenConditionsChanged(t *testing.T) {
+// TestPodConditionTransitionTimes checks that the sandbox is reported before the containers run, and that this
+// report does not change the transition time of Ready.
+func TestPodConditionTransitionTimes(t *testing.T) {
 	p, _ := newPod(bound(corev1.RestartPolicyAlways), dawn, settings)
 	at := func(kind corev1.PodConditionType) string {
 		c := conditionOf(t, &corev1.Pod{Status: *p.status("10.0.0.1")}, kind)

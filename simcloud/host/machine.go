@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// machine is one that is switched on.
+// machine is a machine that is switched on.
 type machine struct {
 	spec     Spec
 	reporter Reporter
@@ -27,28 +27,26 @@ type machine struct {
 
 	boot *bootstrap
 	disk Disk
-	conn *connection // as the node, once there is a certificate
-	// registered is when the Node was last registered, or the kubelet started
-	// anew.
+	conn *connection // as the node, after it has a certificate
+	// registered is when the Node was last registered, or when the kubelet was last restarted.
 	registered time.Time
-	// settled means that the kubelet has registered and updates its status: only
-	// then can the Node be Ready.
-	settled bool
-	// created means that the last registration made the Node.
+	// registrationDone is whether the kubelet has registered and updates its status. Only then can the Node be Ready.
+	registrationDone bool
+	// created is whether the last registration created the Node.
 	created bool
-	// rebooted means that the Node was that of a boot before this one.
+	// rebooted is whether the Node existed before this boot.
 	rebooted bool
 	events   chan *corev1.Event
-	serial   atomic.Int64 // of the events
+	serial   atomic.Int64 // number of events
 
 	mu sync.Mutex
-	// images are those on the machine.
+	// images are the images on the machine.
 	images  map[string]bool
 	status  simcloud.HostStatus
 	nodeUID types.UID
 }
 
-// run is the machine's life, until its plug is pulled.
+// run runs the machine until it is switched off.
 func (m *machine) run(ctx context.Context) {
 	boot, notes, err := parseBootstrap(m.spec)
 	for _, note := range notes {
@@ -59,10 +57,10 @@ func (m *machine) run(ctx context.Context) {
 		m.report(simcloud.HostIdle, fmt.Sprintf("no cluster to join: %v", err))
 		return
 	}
-	m.boot, m.spec.UserData = boot, nil // it may be long and has served
+	m.boot, m.spec.UserData = boot, nil // The user data may be long and is not needed any more.
 	m.printf("kubelet: version %s, node %s, API server %s", boot.version, m.spec.Hostname, boot.server)
 
-	if !m.retry(ctx, "get node certificate", certificateBackoff(), m.identify) {
+	if !m.retry(ctx, "get the node certificate", certificateBackoff(), m.authenticate) {
 		return
 	}
 	defer m.conn.close()
@@ -71,19 +69,18 @@ func (m *machine) run(ctx context.Context) {
 	defer group.Wait()
 	group.Go(func() { m.sendEvents(ctx) })
 	m.nodeEvent(corev1.EventTypeNormal, "Starting", "Starting kubelet.")
-	if !m.retry(ctx, "register node", registrationBackoff(), m.register) {
+	if !m.retry(ctx, "register the node", registrationBackoff(), m.register) {
 		return
 	}
 	m.registrationEvents()
 	group.Go(func() { m.heartbeat(ctx) })
-	group.Go(func() { m.playPods(ctx) })
+	group.Go(func() { m.simulatePods(ctx) })
 	if boot.serverTLS {
 		group.Go(func() { m.keepServingCertificate(ctx) })
 	}
 }
 
-// retry tries until it succeeds, saying each time why it does not. It reports
-// false when the plug is pulled first.
+// retry calls try until it succeeds, and prints each error. It returns false if the machine is switched off before.
 func (m *machine) retry(ctx context.Context, what string, backoff wait.Backoff,
 	try func(context.Context) error) bool {
 	for ctx.Err() == nil {
@@ -95,31 +92,30 @@ func (m *machine) retry(ctx context.Context, what string, backoff wait.Backoff,
 			return false
 		}
 		delay := backoff.Step()
-		m.printf("kubelet: %s: %s; next try in %s", what, explain(err), delay.Round(time.Millisecond))
+		m.printf("kubelet: %s: %s; next attempt in %s", what, explain(err), delay.Round(time.Millisecond))
 		m.report(simcloud.HostJoining, what+": "+explain(err))
 		m.pause(ctx, delay)
 	}
 	return false
 }
 
-// newBackoff goes from half a second to half a minute. The jitter keeps
-// machines apart that lost the same server.
+// newBackoff returns delays from half a second to half a minute. The jitter spreads machines that lost the same server.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 20, Cap: 30 * time.Second}
 }
 
-// certificateBackoff is how a kubelet asks again for a certificate: after 2, 4,
-// 8 and 16 seconds, then every 32.
+// certificateBackoff returns the delays between a kubelet's requests for a certificate: 2, 4, 8 and 16 seconds, then 32
+// seconds each.
 func certificateBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 0.1, Steps: 1 << 20, Cap: 32 * time.Second}
 }
 
-// registrationBackoff is how a kubelet tries again to register its Node.
+// registrationBackoff returns the delays between a kubelet's attempts to register its Node.
 func registrationBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 1 << 20, Cap: 7 * time.Second}
 }
 
-// pause waits, or less if the plug is pulled.
+// pause waits for d, or until the machine is switched off.
 func (m *machine) pause(ctx context.Context, d time.Duration) {
 	timer := m.clock.NewTimer(d)
 	defer timer.Stop()
@@ -133,7 +129,7 @@ func (m *machine) printf(format string, args ...any) {
 	m.reporter.Print(fmt.Sprintf(format, args...))
 }
 
-// report says what the machine does, if that is news.
+// report reports the status of the machine if it changed.
 func (m *machine) report(phase simcloud.HostPhase, message string) {
 	status := simcloud.HostStatus{Phase: phase, Message: message}
 	m.mu.Lock()
@@ -145,8 +141,7 @@ func (m *machine) report(phase simcloud.HostPhase, message string) {
 	}
 }
 
-// explain writes an API server's rejection with its number: "401" is what people
-// look for.
+// explain returns an error with the HTTP status code of the API server, which users look for.
 func explain(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {
 		s := status.Status()

@@ -25,8 +25,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// screen is what a machine reports.
-type screen struct {
+// fakeReporter records what a machine reports.
+type fakeReporter struct {
 	mu      sync.Mutex
 	lines   []string
 	status  simcloud.HostStatus
@@ -34,7 +34,7 @@ type screen struct {
 	diskErr error
 }
 
-func (s *screen) Save(d Disk) error {
+func (s *fakeReporter) Save(d Disk) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.diskErr == nil {
@@ -43,26 +43,26 @@ func (s *screen) Save(d Disk) error {
 	return s.diskErr
 }
 
-func (s *screen) Report(status simcloud.HostStatus) {
+func (s *fakeReporter) Report(status simcloud.HostStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status = status
 }
 
-func (s *screen) Print(line string) {
+func (s *fakeReporter) Print(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lines = append(s.lines, line)
 }
 
-func (s *screen) text() string {
+func (s *fakeReporter) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines, "\n")
 }
 
-// wants waits until something is on the screen.
-func (s *screen) wants(t *testing.T, text string) {
+// waitFor waits until the machine has printed text.
+func (s *fakeReporter) waitFor(t *testing.T, text string) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -70,13 +70,13 @@ func (s *screen) wants(t *testing.T, text string) {
 	for !strings.Contains(s.text(), text) {
 		select {
 		case <-deadline:
-			t.Fatalf("screen has no %q:\n%s", text, s.text())
+			t.Fatalf("the console has no %q:\n%s", text, s.text())
 		case <-tick.C:
 		}
 	}
 }
 
-// specFor is a machine whose user data leads to a server.
+// specFor returns a machine whose user data refers to server.
 func specFor(server *httptest.Server) Spec {
 	config := strings.ReplaceAll(kubeconfig("", ""), "https://127.0.0.1:6443", server.URL)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -97,8 +97,8 @@ func specFor(server *httptest.Server) Spec {
 	}
 }
 
-// powerOn starts a machine that is off again when the test is over.
-func powerOn(t *testing.T, spec Spec, s *screen) *Fleet {
+// powerOn starts a machine and stops it at the end of the test.
+func powerOn(t *testing.T, spec Spec, s *fakeReporter) *Fleet {
 	t.Helper()
 	fleet := NewFleet(clock.RealClock{})
 	t.Cleanup(fleet.Close)
@@ -106,26 +106,26 @@ func powerOn(t *testing.T, spec Spec, s *screen) *Fleet {
 	return fleet
 }
 
-func TestPullingThePlugCutsTheLine(t *testing.T) {
-	arrived, cut := make(chan struct{}), make(chan struct{})
+func TestStopClosesConnections(t *testing.T) {
+	arrived, closed := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or its end is not noticed
+		_, _ = io.Copy(io.Discard, r.Body) // or the server misses the end of the connection
 		once.Do(func() { close(arrived) })
 		<-r.Context().Done()
-		close(cut)
+		close(closed)
 	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	fleet := powerOn(t, specFor(server), &screen{})
+	fleet := powerOn(t, specFor(server), &fakeReporter{})
 	<-arrived
 	fleet.Stop("i-1")
-	<-cut
+	<-closed
 }
 
-// The token goes to the server that user data names, and to nobody those that that
-// one names.
+// TestRedirectsAreNotFollowed checks that the token only goes to the server in the user data, not to a server to
+// which that one redirects.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("redirected, with Authorization %q", r.Header.Get("Authorization"))
@@ -135,18 +135,18 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
 	}))
 	t.Cleanup(server.Close)
-	s := &screen{}
+	s := &fakeReporter{}
 	powerOn(t, specFor(server), s)
-	s.wants(t, "next try in")
+	s.waitFor(t, "next attempt in")
 }
 
-func TestAServerThatTalksNonsense(t *testing.T) {
+func TestInvalidServerResponses(t *testing.T) {
 	for name, answer := range map[string]string{
-		"text":              "hello",
-		"another object":    `{"apiVersion":"v1","kind":"Pod"}`,
-		"no object":         `{}`,
-		"a false success":   `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"x"},"status":{"certificate":"Z2FyYmFnZQ=="}}`,
-		"a failure without": `{"apiVersion":"v1","kind":"Status","status":"Failure"}`,
+		"text":                       "hello",
+		"another kind of object":     `{"apiVersion":"v1","kind":"Pod"}`,
+		"an empty object":            `{}`,
+		"an invalid certificate":     `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"x"},"status":{"certificate":"Z2FyYmFnZQ=="}}`,
+		"a Status without a message": `{"apiVersion":"v1","kind":"Status","status":"Failure"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -154,9 +154,9 @@ func TestAServerThatTalksNonsense(t *testing.T) {
 				_, _ = io.WriteString(w, answer)
 			}))
 			t.Cleanup(server.Close)
-			s := &screen{}
+			s := &fakeReporter{}
 			powerOn(t, specFor(server), s)
-			s.wants(t, "next try in")
+			s.waitFor(t, "next attempt in")
 			if s.text() == "" || strings.Contains(s.text(), "registered") {
 				t.Error(s.text())
 			}
@@ -164,12 +164,13 @@ func TestAServerThatTalksNonsense(t *testing.T) {
 	}
 }
 
-// A kubelet that stops before it has its certificate asks again, with another key.
-func TestEveryRequestForACertificateIsANewOne(t *testing.T) {
+// TestRestartSendsNewCertificateRequest checks that a kubelet that stops before it has its certificate sends another
+// request with another key.
+func TestRestartSendsNewCertificateRequest(t *testing.T) {
 	requests := make(chan *certificatesv1.CertificateSigningRequest, 2)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
-			<-r.Context().Done() // nobody approves it
+			<-r.Context().Done() // the request is never approved
 			return
 		}
 		body, err := io.ReadAll(r.Body)
@@ -190,55 +191,55 @@ func TestEveryRequestForACertificateIsANewOne(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	s := &screen{}
+	s := &fakeReporter{}
 	spec := specFor(server)
 	fleet := powerOn(t, spec, s)
 	first := <-requests
-	s.wants(t, "waits for approval of CertificateSigningRequest csr-x")
+	s.waitFor(t, "waiting for approval of CertificateSigningRequest csr-x")
 	fleet.Stop(spec.ID)
 	spec.Disk = s.disk
 	fleet.Start(spec, s)
 	second := <-requests
 	if first.GenerateName != "csr-" || second.GenerateName != "csr-" || first.Name != "" ||
 		bytes.Equal(first.Spec.Request, second.Spec.Request) {
-		t.Errorf("first %+v, then %+v", first, second)
+		t.Errorf("first request %+v, second %+v", first, second)
 	}
 }
 
-func TestACertificateThatEndedIsReplaced(t *testing.T) {
+func TestUnusableCertificateIsReplaced(t *testing.T) {
 	for name, disk := range map[string]Disk{
 		"damaged": {KeyPEM: []byte("x"), CertificatePEM: []byte("y")},
 		"no key":  {CertificatePEM: testCA()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := make(chan string, 100)
+			requests := make(chan string, 100)
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				asked <- r.Method + " " + r.URL.Path
+				requests <- r.Method + " " + r.URL.Path
 				w.WriteHeader(http.StatusUnauthorized)
 			}))
 			t.Cleanup(server.Close)
 			spec := specFor(server)
 			spec.Disk = disk
-			s := &screen{}
+			s := &fakeReporter{}
 			powerOn(t, spec, s)
-			if got := <-asked; got != "POST /apis/certificates.k8s.io/v1/certificatesigningrequests" {
-				t.Errorf("asked %s", got)
+			if got := <-requests; got != "POST /apis/certificates.k8s.io/v1/certificatesigningrequests" {
+				t.Errorf("first request: %s", got)
 			}
-			s.wants(t, "HTTP 401 Unauthorized")
-			s.wants(t, "of no use")
+			s.waitFor(t, "HTTP 401 Unauthorized")
+			s.waitFor(t, "cannot use the saved node certificate")
 		})
 	}
 }
 
-func TestMachinesShareTheirAuthority(t *testing.T) {
+func TestMachinesShareCertPool(t *testing.T) {
 	r := &NewFleet(clock.RealClock{}).roots
 	first, second := r.pool(testCA()), r.pool(testCA())
 	if first != second {
-		t.Error("two pools of one authority")
+		t.Error("two pools for one authority")
 	}
 }
 
-func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
+func TestRegistrationKeepsForeignFields(t *testing.T) {
 	m := &machine{
 		spec: Spec{ID: "i-1", Hostname: "h", ProviderID: "sim://r/z/i-1", Region: "r", Zone: "z",
 			Address: netip.MustParseAddr("10.0.0.1"),
@@ -252,7 +253,7 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 			corev1.LabelInstanceTypeStable: "gpu"}, Annotations: map[string]string{"a": "b"}},
 		Spec: corev1.NodeSpec{ProviderID: "other", Unschedulable: true},
 	}
-	m.settled = true
+	m.registrationDone = true
 	old := m.node(dawn)
 	existing.Status = old.Status
 	existing.Status.Capacity[resourceGPU] = existing.Status.Capacity[corev1.ResourceCPU]
@@ -281,7 +282,7 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	// A label that the machine was given is only for a Node that it makes.
+	// The machine's own labels only apply to a Node that it creates.
 	if got.Labels["others"] != "1" || got.Labels["pool"] != "" || got.Labels[corev1.LabelOSStable] != "linux" ||
 		got.Labels[corev1.LabelInstanceTypeStable] != "gpu" ||
 		got.Annotations["a"] != "b" || got.Spec.ProviderID != "other" || !got.Spec.Unschedulable ||
@@ -289,10 +290,10 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if gpus := got.Status.Capacity[resourceGPU]; !gpus.IsZero() {
-		t.Error("the GPU of another type is still there")
+		t.Error("the Node still has the GPU of the old instance type")
 	}
 	if things := got.Status.Capacity["example.com/thing"]; things.Value() != 1 {
-		t.Error("what others say that the node has is lost")
+		t.Error("the capacity example.com/thing, which another component set, is lost")
 	}
 	var conditions []string
 	for _, c := range got.Status.Conditions {
@@ -304,7 +305,7 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 	}
 	again := updated(&got, m.node(now.Add(time.Minute)), false, false)
 	if !equality.Semantic.DeepEqual(got.Status, again.Status) {
-		t.Error("a node that is as it should be is changed again")
+		t.Error("an up-to-date Node is changed again")
 	}
 	if report := updated(&got, m.node(now.Add(time.Minute)), false, true); equality.Semantic.DeepEqual(got.Status,
 		report.Status) {
@@ -315,9 +316,9 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 	}
 }
 
-func TestANodeMayTakeAWhileToBeReady(t *testing.T) {
+func TestNodeReadyDelay(t *testing.T) {
 	m := &machine{spec: Spec{Settings: simcloud.HostSettings{NodeReadyDelay: simcloud.Duration(time.Minute)}},
-		boot: &bootstrap{}, registered: dawn, settled: true}
+		boot: &bootstrap{}, registered: dawn, registrationDone: true}
 	for after, want := range map[time.Duration]corev1.ConditionStatus{0: corev1.ConditionFalse,
 		59 * time.Second: corev1.ConditionFalse, time.Minute: corev1.ConditionTrue} {
 		node := m.node(dawn.Add(after))

@@ -19,12 +19,11 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// register makes the machine's Node or, if there is one of its name, takes it
-// over as a kubelet does: labels and status become the machine's, what else is
-// on it stays.
+// register creates the machine's Node. If a Node with its name exists, register takes it over as a kubelet does: it
+// sets labels and status, and keeps everything else.
 func (m *machine) register(ctx context.Context) error {
 	now := m.clock.Now()
-	m.registered, m.settled = now, false
+	m.registered, m.registrationDone = now, false
 	wanted := m.node(now)
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -47,9 +46,10 @@ func (m *machine) register(ctx context.Context) error {
 			m.mu.Unlock()
 		}
 		m.created = false
-		m.printf("kubelet: node %s was there already", node.Name)
+		m.printf("kubelet: node %s exists already", node.Name)
 		if node.Spec.ProviderID != "" && node.Spec.ProviderID != m.spec.ProviderID {
-			m.printf("kubelet: node %s says that it is %s", node.Name, node.Spec.ProviderID)
+			m.printf("kubelet: node %s has the provider ID %s, which is not that of this machine", node.Name,
+				node.Spec.ProviderID)
 		}
 	case err != nil:
 		return err
@@ -60,7 +60,7 @@ func (m *machine) register(ctx context.Context) error {
 	if err := m.makeCSINode(call, node); err != nil {
 		return err
 	}
-	m.settled = true
+	m.registrationDone = true
 	m.mu.Lock()
 	m.nodeUID = node.UID
 	m.mu.Unlock()
@@ -68,19 +68,18 @@ func (m *machine) register(ctx context.Context) error {
 	return nil
 }
 
-// syncNode brings the existing Node's labels and status up to date, and its
-// heartbeat too if that must be reported. More of it is the machine's when it
-// registers.
+// syncNode updates the labels and the status of the existing Node, and its heartbeat if report is set. If registers is
+// set, it updates further fields.
 func (m *machine) syncNode(ctx context.Context, registers, report bool) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	o := metav1.GetOptions{}
 	if !report {
-		o.ResourceVersion = "0" // from the server's cache: this is only a check
+		o.ResourceVersion = "0" // The cache of the server is enough for a check.
 	}
 	node, err := m.conn.core.Nodes().Get(ctx, m.spec.Hostname, o)
 	if err != nil {
-		return nil, fmt.Errorf("read node: %w", err)
+		return nil, fmt.Errorf("read the node: %w", err)
 	}
 	next := updated(node, m.node(m.clock.Now()), registers, report)
 	if maps.Equal(node.Labels, next.Labels) && maps.Equal(node.Annotations, next.Annotations) &&
@@ -92,11 +91,11 @@ func (m *machine) syncNode(ctx context.Context, registers, report bool) (*corev1
 		return nil, err
 	}
 	wasReady := isReady(node)
-	// The status endpoint takes labels too, and a kubelet needs it anyway.
+	// The status endpoint also accepts labels, and a kubelet needs it anyway.
 	node, err = m.conn.core.Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
 		metav1.PatchOptions{}, "status")
 	if err != nil {
-		return nil, fmt.Errorf("update node: %w", err)
+		return nil, fmt.Errorf("update the node: %w", err)
 	}
 	if isReady(node) && !wasReady {
 		m.nodeEvent(corev1.EventTypeNormal, "NodeReady", "Node "+node.Name+" status is now: NodeReady")
@@ -113,15 +112,14 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// ownLabels are those that a kubelet sets anew when it registers a Node that is there, and the first two of them
-// whenever it updates its status. Others that it was given, it gives to a Node that it makes, and never again.
+// ownLabels are the labels that a kubelet sets when it registers a Node that exists. It sets the first two whenever it
+// updates the status. It sets other labels only when it creates a Node.
 var ownLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname, labelBetaOS, labelBetaArch,
 	corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
 	corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceTypeStable, corev1.LabelInstanceType}
 
-// updated gives an existing Node the labels and the status of a fresh one. The
-// heartbeat of a condition that is as it should be counts only if it must be
-// reported.
+// updated returns an existing Node with the labels and the status of a fresh one. The heartbeat of an unchanged
+// condition is only updated if report is set.
 func updated(existing, fresh *corev1.Node, registers, report bool) *corev1.Node {
 	next := existing.DeepCopy()
 	if next.Labels == nil {
@@ -142,14 +140,15 @@ func updated(existing, fresh *corev1.Node, registers, report bool) *corev1.Node 
 	next.Status.Addresses, next.Status.NodeInfo = fresh.Status.Addresses, fresh.Status.NodeInfo
 	next.Status.DaemonEndpoints, next.Status.Images = fresh.Status.DaemonEndpoints, fresh.Status.Images
 	next.Status.RuntimeHandlers, next.Status.Features = fresh.Status.RuntimeHandlers, fresh.Status.Features
-	next.Status.VolumesInUse = nil // Pods here mount none.
+	next.Status.VolumesInUse = nil // Simulated pods mount no volumes.
 	for _, condition := range fresh.Status.Conditions {
 		setCondition(&next.Status, condition, report)
 	}
 	return next
 }
 
-// withExtended adds the extended resources that others have given a Node, and none of a device that it has no more.
+// withExtended adds the extended resources that other clients set on a Node. A device that the machine no longer has
+// gets the quantity 0.
 func withExtended(own, existing corev1.ResourceList) corev1.ResourceList {
 	for name, quantity := range existing {
 		if _, mine := own[name]; mine || !strings.Contains(string(name), "/") {
@@ -162,11 +161,11 @@ func withExtended(own, existing corev1.ResourceList) corev1.ResourceList {
 	return own
 }
 
-// migratedPlugins are the plugins in the kubelet whose volumes CSI drivers serve, of a kubelet of v1.36.
-const migratedPlugins = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder," +
-	"kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
+// migratedPlugins are the volume plugins of a kubelet of v1.36 that CSI drivers serve.
+const migratedPlugins = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file," +
+	"kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
 
-// makeCSINode makes the object for the CSI drivers of the Node. A kubelet is not ready before.
+// makeCSINode creates the object for the Node's CSI drivers. A kubelet is not ready without it.
 func (m *machine) makeCSINode(ctx context.Context, node *corev1.Node) error {
 	_, err := m.conn.storage.CSINodes().Create(ctx, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{
@@ -175,29 +174,28 @@ func (m *machine) makeCSINode(ctx context.Context, node *corev1.Node) error {
 		},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create CSINode: %w", err)
+		return fmt.Errorf("create the CSINode: %w", err)
 	}
 	return nil
 }
 
-// difference is the patch from one Node to the next.
+// difference returns the patch from one Node to another.
 func difference(node, next *corev1.Node) ([]byte, error) {
 	var data [2][]byte
 	for i, n := range []*corev1.Node{node, next} {
 		var err error
 		if data[i], err = json.Marshal(n); err != nil {
-			return nil, fmt.Errorf("encode node: %w", err)
+			return nil, fmt.Errorf("encode the node: %w", err)
 		}
 	}
 	patch, err := strategicpatch.CreateTwoWayMergePatch(data[0], data[1], corev1.Node{})
 	if err != nil {
-		return nil, fmt.Errorf("compare nodes: %w", err)
+		return nil, fmt.Errorf("compare the nodes: %w", err)
 	}
 	return patch, nil
 }
 
-// setCondition replaces a condition. The time of transition stays if it is
-// none.
+// setCondition replaces a condition. If the status does not change, the transition time stays.
 func setCondition(status *corev1.NodeStatus, condition corev1.NodeCondition, report bool) {
 	for i, old := range status.Conditions {
 		if old.Type != condition.Type {

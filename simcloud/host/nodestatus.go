@@ -24,17 +24,16 @@ const (
 	kubeletPort            = 10250
 
 	labelBetaOS, labelBetaArch = "beta.kubernetes.io/os", "beta.kubernetes.io/arch"
-	// annotationAttach says that the controller attaches volumes, not the kubelet.
+	// annotationAttach is whether the controller attaches volumes, not the kubelet.
 	annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 )
 
-// ready shows whether the node is. It never is when it registers, and may take
-// a while after that.
+// ready reports whether the Node is Ready. It never is when it registers, and may become Ready later.
 func (m *machine) ready(now time.Time) bool {
-	return m.settled && now.Sub(m.registered) >= time.Duration(m.spec.Settings.NodeReadyDelay)
+	return m.registrationDone && now.Sub(m.registered) >= time.Duration(m.spec.Settings.NodeReadyDelay)
 }
 
-// node is the machine as it registers.
+// node returns the Node with which the machine registers.
 func (m *machine) node(now time.Time) *corev1.Node {
 	s, t := m.spec, m.spec.Type
 	capacity := corev1.ResourceList{
@@ -86,7 +85,8 @@ func (m *machine) node(now time.Time) *corev1.Node {
 			},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort}},
 			NodeInfo: corev1.NodeSystemInfo{
-				MachineID: strings.ReplaceAll(identifier(s.ID), "-", ""), SystemUUID: identifier(s.ID), BootID: identifier(fmt.Sprint(s.ID, "/", s.Boots)),
+				MachineID: strings.ReplaceAll(uuidOf(s.ID), "-", ""), SystemUUID: uuidOf(s.ID),
+				BootID:        uuidOf(fmt.Sprint(s.ID, "/", s.Boots)),
 				KernelVersion: "6.12.0-simulated", OSImage: osImage, ContainerRuntimeVersion: "simulated://1.0.0",
 				KubeletVersion: m.boot.version, OperatingSystem: "linux", Architecture: t.Architecture,
 			},
@@ -108,27 +108,27 @@ func (m *machine) node(now time.Time) *corev1.Node {
 	return node
 }
 
-// identifier makes something that looks like a UUID and always is the same.
-func identifier(of string) string {
+// uuidOf returns a text in the format of a UUID that only depends on its argument.
+func uuidOf(of string) string {
 	sum := sha256.Sum256([]byte(of))
 	h := hex.EncodeToString(sum[:16])
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// handler is a runtime handler as containerd with runc reports it.
+// handler returns a runtime handler with the features of containerd with runc.
 func handler(name string) corev1.NodeRuntimeHandler {
 	return corev1.NodeRuntimeHandler{Name: name, Features: &corev1.NodeRuntimeHandlerFeatures{
 		RecursiveReadOnlyMounts: ptr.To(true), UserNamespaces: ptr.To(false),
 	}}
 }
 
-// Kubelets report so many images. The size is one for all.
+// Kubelets report at most maxImages images. All images have the same size.
 const (
 	maxImages  = 50
 	imageBytes = 10 << 20
 )
 
-// pull brings an image to the machine, and reports whether it was not there.
+// pull adds an image to the machine, and reports whether the image was missing.
 func (m *machine) pull(image string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,7 +142,7 @@ func (m *machine) pull(image string) bool {
 	return true
 }
 
-// imagesNow are the images on the machine, as its Node shows them.
+// imagesNow returns the images on the machine for the status of its Node.
 func (m *machine) imagesNow() []corev1.ContainerImage {
 	m.mu.Lock()
 	defer m.mu.Unlock()

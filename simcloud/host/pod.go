@@ -12,43 +12,42 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Restarted containers wait as kubelets let them.
+// Delays of restarts, as in kubelets.
 const (
 	restartBackoff    = 10 * time.Second
 	maxRestartBackoff = 5 * time.Minute
-	// exitNotice is how long a kubelet shows that containers have exited before it does something about it.
+	// exitNotice is how long a kubelet shows that containers have exited before it acts.
 	exitNotice = 500 * time.Millisecond
-	// podSync is when a kubelet comes back to a pod that has to wait. Only then it shows that it does.
+	// podSync is the time until a kubelet looks at a waiting pod again. Only then does it show that the pod waits.
 	podSync = 10 * time.Second
 )
 
-// stage is where a pod's play has got to.
+// stage is the stage of a pod in its simulation.
 type stage int
 
 const (
-	starting stage = iota // the sandbox is being made
-	prepared              // the sandbox is there, the containers are being created
-	running               // containers run, not ready
+	starting stage = iota // the sandbox is being created
+	prepared              // the sandbox exists, and the containers are being created
+	running               // the containers run, but are not ready
 	ready
-	exited    // containers exited, which was noticed only now
-	backoff   // containers exited and will run again
-	succeeded // containers exited for good
+	exited    // the containers exited a moment ago
+	backoff   // the containers exited and will be restarted
+	succeeded // the containers exited and will not be restarted
 	failed
 
-	// stopped is no stage but the end of any: the pod is deleted.
+	// stopped can follow any stage: the pod was deleted.
 	stopped
 )
 
-// never is a duration that does not pass.
+// never is a duration that does not end.
 const never = time.Duration(math.MaxInt64)
 
-// script is what a pod's annotations want. Durations below zero are not set.
+// script contains the durations in a pod's annotations. Negative durations are not set.
 type script struct {
 	readyAfter, stopAfter, crashAfter, completeAfter time.Duration
 }
 
-// pod is what the machine keeps of a pod: enough to play it, without a client
-// or a clock.
+// pod is the state of a pod in its simulation, without a client or a clock.
 type pod struct {
 	namespace, name string
 	uid             types.UID
@@ -57,53 +56,53 @@ type pod struct {
 	restart         corev1.RestartPolicy
 	hostNetwork     bool
 	script          script
-	// stopBy is the end of the grace period, zero while nobody deletes the pod.
+	// stopBy is the end of the grace period, or zero if the pod is not being deleted.
 	stopBy time.Time
 
-	stage      stage
-	since      time.Time // when the stage began
-	sandboxAt  time.Time // when the sandbox was made, or went
-	readyAt    time.Time // when the pod became ready, or ceased to be
-	startTime  time.Time // when the machine first saw the pod
-	runningAt  time.Time // when the containers last started
-	ranBefore  time.Time // when the run before that started
-	exit       exit      // of the last run
-	exitBefore exit      // of the run before that
-	stoppingAt time.Time // when the machine learned of the deletion
-	restarts   int32
-	ip         string
-	// moved means that the API server knows an address that the pod had before.
-	moved bool
-	// lost means that the pod was deleted before its containers ran.
-	lost bool
-	// cut means that the machine went off while the containers ran for the last
-	// time, rebooted that they have not been started again since.
-	cut, rebooted bool
-	// occurred is what has happened since the events were last taken.
-	occurred []occurrence
+	stage         stage
+	since         time.Time // begin of the stage
+	sandboxAt     time.Time // last change of the sandbox
+	readyAt       time.Time // last change of readiness
+	startTime     time.Time // when the machine first saw the pod
+	runningAt     time.Time // last start of the containers
+	previousStart time.Time // the start before that
+	exit          exit      // end of the last run
+	previousExit  exit      // end of the run before that
+	stoppingAt    time.Time // when the machine learned of the deletion
+	restarts      int32
+	ip            string
+	// addressChanged is whether the API server knows a previous address of the pod.
+	addressChanged bool
+	// neverRan is whether the pod was deleted before its containers ran.
+	neverRan bool
+	// interrupted is whether the machine was switched off during the last run of the containers. rebooted is whether they
+	// have not been started since.
+	interrupted, rebooted bool
+	// pendingEvents are events that were not sent yet.
+	pendingEvents []podEvent
 
-	// reported means that the API server knows the stage.
+	// reported is whether the API server knows the stage.
 	reported bool
-	// over means that the containers were stopped because the pod is deleted:
-	// it may go. gone, that it went as far as the machine is concerned.
-	over, gone bool
-	// retryAt is when a failed call is tried again.
+	// terminated is whether the containers were stopped because the pod is being deleted, so that the pod can be deleted.
+	// deleted is whether the machine has done that.
+	terminated, deleted bool
+	// retryAt is when a failed call is retried.
 	retryAt time.Time
 }
 
 type container struct{ name, image string }
 
-// exit is how a run of the containers ended.
+// exit is the end of a run of the containers.
 type exit struct {
 	at     time.Time
 	code   int32
 	reason string
 }
 
-// update takes over what others changed.
+// update applies a change of the pod by another client.
 func (p *pod) update(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (complaint error) {
 	if from.Generation != p.generation && p.stage != succeeded && p.stage != failed {
-		p.reported = false // a kubelet acknowledges every change, a deletion too
+		p.reported = false // A kubelet acknowledges every change, also a deletion.
 	}
 	p.generation = from.Generation
 	p.script, complaint = scriptOf(from.Annotations, s)
@@ -112,14 +111,14 @@ func (p *pod) update(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (
 		if p.stoppingAt.IsZero() {
 			p.stoppingAt = now
 			if p.runs() {
-				p.occur(corev1.EventTypeNormal, "Killing", "Stopping container {}")
+				p.addEvents(corev1.EventTypeNormal, "Killing", "Stopping container {}")
 			}
 		}
 	}
 	return complaint
 }
 
-// newPod begins a pod's play, or continues it where its status says it is.
+// newPod begins the simulation of a pod, or continues it from the status of the pod.
 func newPod(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (*pod, error) {
 	p := &pod{
 		namespace: from.Namespace, name: from.Name, uid: from.UID,
@@ -133,7 +132,7 @@ func newPod(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (*pod, err
 	return p, p.update(from, now, s)
 }
 
-// resume continues what a former life of the machine did.
+// resume restores the state before a restart of the process from the status.
 func (p *pod) resume(status corev1.PodStatus) {
 	if status.StartTime != nil {
 		p.startTime = status.StartTime.Time
@@ -142,10 +141,10 @@ func (p *pod) resume(status corev1.PodStatus) {
 	for _, c := range status.ContainerStatuses {
 		p.restarts = max(p.restarts, c.RestartCount)
 		if last := c.LastTerminationState.Terminated; last != nil {
-			p.exit, p.ranBefore = exitOf(last), last.StartedAt.Time
+			p.exit, p.previousStart = exitOf(last), last.StartedAt.Time
 		}
 		if end := c.State.Terminated; end != nil {
-			p.exitBefore, p.exit, p.runningAt = p.exit, exitOf(end), end.StartedAt.Time
+			p.previousExit, p.exit, p.runningAt = p.exit, exitOf(end), end.StartedAt.Time
 		}
 	}
 	switch status.Phase {
@@ -192,7 +191,7 @@ func exitOf(end *corev1.ContainerStateTerminated) exit {
 	return exit{end.FinishedAt.Time, end.ExitCode, end.Reason}
 }
 
-// enter goes to another stage, which is not reported yet.
+// enter changes the stage, which is not reported yet.
 func (p *pod) enter(to stage, at time.Time) {
 	sandbox, wasReady := p.hasSandbox(), p.stage == ready
 	p.stage, p.since, p.reported = to, at, false
@@ -204,23 +203,22 @@ func (p *pod) enter(to stage, at time.Time) {
 	}
 }
 
-// runs shows whether the containers do.
+// runs reports whether the containers run.
 func (p *pod) runs() bool { return p.stage == running || p.stage == ready }
 
-// hasSandbox shows whether the pod has its sandbox, in which containers start.
+// hasSandbox reports whether the pod has its sandbox, in which containers start.
 func (p *pod) hasSandbox() bool {
 	return p.stage == prepared || p.stage == exited && !p.isLast() || p.stage == backoff || p.runs()
 }
 
-// occur takes note of something about every container. The message may have a
-// place for its name.
-func (p *pod) occur(kind, reason, message string) {
+// addEvents adds an event for each container. "{}" in the message stands for the name of the container.
+func (p *pod) addEvents(kind, reason, message string) {
 	for _, c := range p.containers {
-		p.occurred = append(p.occurred, occurrence{c.name, kind, reason, strings.ReplaceAll(message, "{}", c.name)})
+		p.pendingEvents = append(p.pendingEvents, podEvent{c.name, kind, reason, strings.ReplaceAll(message, "{}", c.name)})
 	}
 }
 
-// image is that of a container.
+// image returns the image of a container.
 func (p *pod) image(container string) string {
 	for _, c := range p.containers {
 		if c.name == container {
@@ -230,29 +228,29 @@ func (p *pod) image(container string) string {
 	return ""
 }
 
-// reboot is what the machine's boot means for a pod that ran before it: its
-// containers are gone, and it gets another address if they start again.
+// reboot applies a boot of the machine to a pod that ran before it. The containers no longer run. If they start again,
+// the pod gets another address.
 func (p *pod) reboot(now time.Time) {
 	if !p.runs() {
 		return
 	}
-	p.cut, p.exitBefore, p.exit = true, p.exit, exit{now, 255, "Unknown"}
+	p.interrupted, p.previousExit, p.exit = true, p.exit, exit{now, 255, "Unknown"}
 	if p.restart == corev1.RestartPolicyNever {
 		p.enter(failed, now)
 		return
 	}
 	p.enter(starting, now)
 	p.rebooted = true
-	p.occurred = append(p.occurred, occurrence{"", corev1.EventTypeNormal, "SandboxChanged",
+	p.pendingEvents = append(p.pendingEvents, podEvent{"", corev1.EventTypeNormal, "SandboxChanged",
 		"Pod sandbox changed, it will be killed and re-created."})
-	p.moved = !p.hostNetwork
-	if p.moved {
+	p.addressChanged = !p.hostNetwork
+	if p.addressChanged {
 		p.ip = ""
 	}
 }
 
-// next is when the pod's play goes on by itself and with what, zero if it does
-// not. PodStartTime and the like are the only reasons for a pod to wait.
+// next returns when the next stage begins without outside events, and which one, or the zero time. A pod only waits for
+// durations such as PodStartTime.
 func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	consider := func(from time.Time, after time.Duration, stage stage) {
 		if after < 0 || after == never {
@@ -263,7 +261,7 @@ func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 		}
 	}
 	if !p.stopBy.IsZero() {
-		if !p.over {
+		if !p.terminated {
 			consider(p.stoppingAt, p.stopAfter(), stopped)
 		}
 		return at, to
@@ -283,7 +281,7 @@ func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 		switch {
 		case p.isLast():
 			consider(p.since, exitNotice, p.ending())
-		case p.restarts == 0: // The first restart waits for nothing.
+		case p.restarts == 0: // The first restart has no delay.
 			consider(p.since, exitNotice, running)
 		default:
 			consider(p.since, podSync, backoff)
@@ -295,7 +293,7 @@ func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	return at, to
 }
 
-// ending is how a pod ends whose containers exited as they did last.
+// ending returns the final stage after the last exit of the containers.
 func (p *pod) ending() stage {
 	if p.exit.code != 0 {
 		return failed
@@ -303,13 +301,12 @@ func (p *pod) ending() stage {
 	return succeeded
 }
 
-// isLast shows whether containers that exited as they did last are not restarted.
+// isLast reports whether the containers are not restarted after their last exit.
 func (p *pod) isLast() bool {
 	return p.restart == corev1.RestartPolicyNever || p.restart == corev1.RestartPolicyOnFailure && p.exit.code == 0
 }
 
-// stopAfter is how long the pod takes to terminate: no longer than its grace
-// period, and no time at all if nothing of it ever ran.
+// stopAfter returns how long the termination of the pod takes: at most its grace period, and 0 if it never ran.
 func (p *pod) stopAfter() time.Duration {
 	switch {
 	case p.stage == exited, p.stage == backoff:
@@ -320,10 +317,10 @@ func (p *pod) stopAfter() time.Duration {
 	return max(0, min(p.script.stopAfter, p.stopBy.Sub(p.stoppingAt)))
 }
 
-// exits takes note of how containers that ran have exited: by themselves, as they were asked to, or killed because they
-// were not through when the grace period was.
-func (p *pod) exits(to stage, at time.Time) {
-	p.exitBefore, p.exit, p.cut = p.exit, exit{at, 0, "Completed"}, false
+// recordExit records the exit of running containers: they completed, crashed, or were killed at the end of the grace
+// period.
+func (p *pod) recordExit(to stage, at time.Time) {
+	p.previousExit, p.exit, p.interrupted = p.exit, exit{at, 0, "Completed"}, false
 	crash, complete := p.script.crashAfter, p.script.completeAfter
 	switch {
 	case to == stopped && p.script.stopAfter > p.stopBy.Sub(p.stoppingAt):
@@ -333,7 +330,7 @@ func (p *pod) exits(to stage, at time.Time) {
 	}
 }
 
-// advance goes on with everything that is due.
+// advance carries out everything that is due.
 func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 	for {
 		at, to := p.next(s)
@@ -342,7 +339,7 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 		}
 		ran := p.runs()
 		if ran && to != ready {
-			p.exits(to, at)
+			p.recordExit(to, at)
 		}
 		switch to {
 		case running:
@@ -350,33 +347,32 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 				p.restarts++
 			}
 			p.rebooted = false
-			p.ranBefore, p.runningAt = p.runningAt, at
-			p.occur(corev1.EventTypeNormal, pulled, "")
-			p.occur(corev1.EventTypeNormal, "Created", "Container created")
-			p.occur(corev1.EventTypeNormal, "Started", "Container started")
+			p.previousStart, p.runningAt = p.runningAt, at
+			p.addEvents(corev1.EventTypeNormal, pulled, "")
+			p.addEvents(corev1.EventTypeNormal, "Created", "Container created")
+			p.addEvents(corev1.EventTypeNormal, "Started", "Container started")
 		case backoff:
-			p.occur(corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container {} in pod "+p.name+"_"+
+			p.addEvents(corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container {} in pod "+p.name+"_"+
 				p.namespace+"("+string(p.uid)+")")
 		case stopped:
-			p.over = true
+			p.terminated = true
 			switch {
 			case ran, p.stage == exited, p.stage == backoff:
 				to = p.ending()
 			case p.stage == starting, p.stage == prepared:
-				to, p.lost = failed, true
+				to, p.neverRan = failed, true
 			default:
-				continue // What ended before has nothing new to say.
+				continue // A pod that ended before has no other stage.
 			}
 		}
 		p.enter(to, at)
 	}
 }
 
-// wantsCall shows whether there is something to tell the API server.
-func (p *pod) wantsCall() bool { return !p.reported || (p.over && !p.gone) }
+// wantsCall reports whether the API server must be called.
+func (p *pod) wantsCall() bool { return !p.reported || (p.terminated && !p.deleted) }
 
-// due is when the machine has something to do about the pod, zero if nothing
-// is to come.
+// due returns when the machine must act on the pod, or the zero time.
 func (p *pod) due(s simcloud.HostSettings) time.Time {
 	if !p.retryAt.IsZero() {
 		return p.retryAt
@@ -385,8 +381,7 @@ func (p *pod) due(s simcloud.HostSettings) time.Time {
 	return at
 }
 
-// scriptOf reads a pod's annotations. One that cannot be read counts as not
-// there.
+// scriptOf reads a pod's annotations. An invalid annotation is ignored.
 func scriptOf(annotations map[string]string, s simcloud.HostSettings) (script, error) {
 	out := script{readyAfter: -1, stopAfter: time.Duration(s.PodStopTime), crashAfter: -1, completeAfter: -1}
 	var complaint error

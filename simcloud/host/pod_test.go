@@ -19,7 +19,7 @@ var (
 		PodStopTime: simcloud.Duration(2 * time.Second)}
 )
 
-// bound is a pod as the scheduler leaves it.
+// bound returns a pod that is bound to the machine.
 func bound(restart corev1.RestartPolicy, annotations ...string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", Generation: 3,
 		Annotations: map[string]string{}}}
@@ -31,7 +31,7 @@ func bound(restart corev1.RestartPolicy, annotations ...string) *corev1.Pod {
 	return p
 }
 
-// deleted is the pod after somebody asked for its deletion.
+// deleted returns the pod after a request at the time at to delete it with a grace period.
 func deleted(p *corev1.Pod, at time.Duration, grace time.Duration) *corev1.Pod {
 	p = p.DeepCopy()
 	p.Generation++
@@ -40,60 +40,60 @@ func deleted(p *corev1.Pod, at time.Duration, grace time.Duration) *corev1.Pod {
 	return p
 }
 
-// where writes what the API server would be reported of a pod.
-func where(p *pod) string {
+// describe summarizes the status that the machine would report for the pod.
+func describe(p *pod) string {
 	s := p.status("10.0.0.1")
 	c := s.ContainerStatuses[0]
-	words := []string{string(s.Phase)}
+	parts := []string{string(s.Phase)}
 	switch {
 	case c.State.Waiting != nil:
-		words = append(words, c.State.Waiting.Reason)
+		parts = append(parts, c.State.Waiting.Reason)
 	case c.State.Terminated != nil:
-		words = append(words, fmt.Sprintf("exit=%d", c.State.Terminated.ExitCode))
+		parts = append(parts, fmt.Sprintf("exit=%d", c.State.Terminated.ExitCode))
 	}
 	for _, condition := range s.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			words = append(words, "ready")
+			parts = append(parts, "ready")
 		}
 		if condition.Type == corev1.PodReadyToStartContainers && condition.Status == corev1.ConditionTrue &&
 			s.Phase == corev1.PodPending {
-			words = append(words, "prepared")
+			parts = append(parts, "prepared")
 		}
 	}
 	if c.RestartCount > 0 {
-		words = append(words, fmt.Sprintf("restarts=%d", c.RestartCount))
+		parts = append(parts, fmt.Sprintf("restarts=%d", c.RestartCount))
 	}
-	if p.over {
-		words = append(words, "over")
+	if p.terminated {
+		parts = append(parts, "terminated")
 	}
-	return strings.Join(words, " ")
+	return strings.Join(parts, " ")
 }
 
-// play goes from one thing to the next and writes when each was.
-func play(t *testing.T, p *pod, now time.Time, until time.Duration) []string {
+// simulate advances the pod until nothing is due before until, and returns each change with its time.
+func simulate(t *testing.T, p *pod, now time.Time, until time.Duration) []string {
 	t.Helper()
 	var log []string
 	for range 100 {
 		p.advance(now, settings)
 		if p.wantsCall() {
-			log = append(log, fmt.Sprintf("%s %s", now.Sub(dawn), where(p)))
+			log = append(log, fmt.Sprintf("%s %s", now.Sub(dawn), describe(p)))
 			p.reported = true
-			p.gone = p.over
+			p.deleted = p.terminated
 		}
 		due := p.due(settings)
 		if due.IsZero() || due.Sub(dawn) > until {
 			return log
 		}
 		if !due.After(now) {
-			t.Fatalf("due at %s when it is %s", due.Sub(dawn), now.Sub(dawn))
+			t.Fatalf("the pod is due at %s, but it is already %s", due.Sub(dawn), now.Sub(dawn))
 		}
 		now = due
 	}
-	t.Fatal("a pod never rests")
+	t.Fatal("the pod does not come to rest")
 	return nil
 }
 
-func TestPodsAreAPlay(t *testing.T) {
+func TestPodLifecycle(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want string
@@ -116,57 +116,60 @@ func TestPodsAreAPlay(t *testing.T) {
 				"37s Running CrashLoopBackOff restarts=2; 47s Running ready restarts=3; 52s Running exit=1 restarts=3"},
 		"ending service": {bound(corev1.RestartPolicyAlways, "complete-after", "50s"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 51s Running exit=0; 51.5s Running ready restarts=1"},
-		"crashing before": {bound(corev1.RestartPolicyNever, "crash-after", "5s", "complete-after", "6s"),
+		"crashes before it completes": {bound(corev1.RestartPolicyNever, "crash-after", "5s", "complete-after", "6s"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Running exit=1; 6.5s Failed exit=1"},
-		"crashing at once": {bound(corev1.RestartPolicyNever, "crash-after", "0s"),
+		"crashes immediately": {bound(corev1.RestartPolicyNever, "crash-after", "0s"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running exit=1; 1.5s Failed exit=1"},
 		"unreadable": {bound(corev1.RestartPolicyAlways, "ready-after", "soon"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready"},
-		"deleted while bound": {deleted(bound(corev1.RestartPolicyAlways), 0, 30*time.Second),
-			"0s Failed exit=137 over"},
+		"deleted before it starts": {deleted(bound(corev1.RestartPolicyAlways), 0, 30*time.Second),
+			"0s Failed exit=137 terminated"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, complaint := newPod(test.pod, dawn, settings)
-			if (complaint != nil) != (name == "unreadable") {
-				t.Errorf("complaint: %v", complaint)
+			p, note := newPod(test.pod, dawn, settings)
+			if (note != nil) != (name == "unreadable") {
+				t.Errorf("note: %v", note)
 			}
-			if got := strings.Join(play(t, p, dawn, time.Minute), "; "); got != test.want {
+			if got := strings.Join(simulate(t, p, dawn, time.Minute), "; "); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
 	}
 }
 
-func TestPodsAreStopped(t *testing.T) {
+func TestPodDeletion(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations []string
 		grace       time.Duration
-		again       time.Duration // grace period of a second request, one second later
+		secondGrace time.Duration // grace period of a second deletion one second later
 		want        string
 	}{
-		"by default":       {nil, 30 * time.Second, 0, "10s Running ready; 12s Succeeded exit=0 over"},
-		"slowly":           {[]string{"stop-after", "20s"}, 30 * time.Second, 0, "10s Running ready; 30s Succeeded exit=0 over"},
-		"within its grace": {[]string{"stop-after", "never"}, 5 * time.Second, 0, "10s Running ready; 15s Failed exit=137 over"},
-		"at once":          {[]string{"stop-after", "0s"}, 30 * time.Second, 0, "10s Succeeded exit=0 over"},
-		"without grace":    {[]string{"stop-after", "never"}, 0, 0, "10s Failed exit=137 over"},
-		"sooner on second call": {[]string{"stop-after", "never"}, 30 * time.Second, 2 * time.Second,
-			"11s Running ready; 13s Failed exit=137 over"},
-		"before it crashes": {[]string{"crash-after", "9.5s"}, 30 * time.Second, 0, "10s Running ready; 12s Succeeded exit=0 over"},
+		"default": {nil, 30 * time.Second, 0, "10s Running ready; 12s Succeeded exit=0 terminated"},
+		"slowly": {[]string{"stop-after", "20s"}, 30 * time.Second, 0, "10s Running ready; 30s Succeeded " +
+			"exit=0 terminated"},
+		"longer than its grace period": {[]string{"stop-after", "never"}, 5 * time.Second, 0, "10s Running ready; 15s Failed " +
+			"exit=137 terminated"},
+		"immediately":          {[]string{"stop-after", "0s"}, 30 * time.Second, 0, "10s Succeeded exit=0 terminated"},
+		"without grace period": {[]string{"stop-after", "never"}, 0, 0, "10s Failed exit=137 terminated"},
+		"shorter second grace period": {[]string{"stop-after", "never"}, 30 * time.Second, 2 * time.Second,
+			"11s Running ready; 13s Failed exit=137 terminated"},
+		"before it crashes": {[]string{"crash-after", "9.5s"}, 30 * time.Second, 0, "10s Running ready; 12s Succeeded " +
+			"exit=0 terminated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := bound(corev1.RestartPolicyAlways, test.annotations...)
 			p, _ := newPod(from, dawn, settings)
-			play(t, p, dawn, 10*time.Second)
-			if complaint := p.update(deleted(from, 10*time.Second, test.grace), dawn.Add(10*time.Second),
-				settings); complaint != nil {
-				t.Error(complaint)
+			simulate(t, p, dawn, 10*time.Second)
+			if note := p.update(deleted(from, 10*time.Second, test.grace), dawn.Add(10*time.Second),
+				settings); note != nil {
+				t.Error(note)
 			}
 			now := dawn.Add(10 * time.Second)
-			if test.again > 0 {
+			if test.secondGrace > 0 {
 				now = now.Add(time.Second)
-				_ = p.update(deleted(from, 11*time.Second, test.again), now, settings)
+				_ = p.update(deleted(from, 11*time.Second, test.secondGrace), now, settings)
 			}
-			got := strings.Join(play(t, p, now, time.Minute), "; ")
+			got := strings.Join(simulate(t, p, now, time.Minute), "; ")
 			if got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
@@ -174,35 +177,35 @@ func TestPodsAreStopped(t *testing.T) {
 	}
 }
 
-func TestAPodThatEndedByItselfKeepsItsEnd(t *testing.T) {
+func TestDeletionKeepsResultOfEndedPod(t *testing.T) {
 	for _, test := range []struct{ annotation, want string }{
 		{"crash-after", "Failed exit=1"}, {"complete-after", "Succeeded exit=0"},
 	} {
 		from := bound(corev1.RestartPolicyNever, test.annotation, "1s")
 		p, _ := newPod(from, dawn, settings)
-		play(t, p, dawn, 10*time.Second)
+		simulate(t, p, dawn, 10*time.Second)
 		_ = p.update(deleted(from, 10*time.Second, 30*time.Second), dawn.Add(10*time.Second), settings)
 		p.advance(dawn.Add(10*time.Second), settings)
-		if !p.reported || !p.wantsCall() || where(p) != test.want+" over" {
-			t.Errorf("%s: %s", test.annotation, where(p))
+		if !p.reported || !p.wantsCall() || describe(p) != test.want+" terminated" {
+			t.Errorf("%s: %s", test.annotation, describe(p))
 		}
 	}
 }
 
-// What a machine wrote, its next life goes on with.
-func TestPodsAreResumed(t *testing.T) {
+// TestPodsResumeAfterRestart checks that a machine that starts again continues the pods from their reported status.
+func TestPodsResumeAfterRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
-		at   time.Duration // the machine stops
-		want string        // what it tells after it started again 10 s later
+		at   time.Duration // when the machine stops
+		want string        // what the machine reports after it starts again 10 s later
 	}{
-		"ready":           {bound(corev1.RestartPolicyAlways), 3 * time.Second, ""},
-		"not ready yet":   {bound(corev1.RestartPolicyAlways, "ready-after", "30s"), 3 * time.Second, "31s Running ready"},
-		"prepared":        {bound(corev1.RestartPolicyAlways), 700 * time.Millisecond, "10.7s Running ready"},
-		"starting":        {bound(corev1.RestartPolicyAlways), 0, "10s Pending ContainerCreating; 10.5s Pending ContainerCreating prepared; 11s Running ready"},
-		"ended":           {bound(corev1.RestartPolicyNever, "complete-after", "1s"), 3 * time.Second, ""},
-		"failed":          {bound(corev1.RestartPolicyNever, "crash-after", "1s"), 3 * time.Second, ""},
-		"crash while off": {bound(corev1.RestartPolicyNever, "crash-after", "5s"), 3 * time.Second, "13s Failed exit=1"},
+		"ready":             {bound(corev1.RestartPolicyAlways), 3 * time.Second, ""},
+		"not ready yet":     {bound(corev1.RestartPolicyAlways, "ready-after", "30s"), 3 * time.Second, "31s Running ready"},
+		"prepared":          {bound(corev1.RestartPolicyAlways), 700 * time.Millisecond, "10.7s Running ready"},
+		"starting":          {bound(corev1.RestartPolicyAlways), 0, "10s Pending ContainerCreating; 10.5s Pending ContainerCreating prepared; 11s Running ready"},
+		"ended":             {bound(corev1.RestartPolicyNever, "complete-after", "1s"), 3 * time.Second, ""},
+		"failed":            {bound(corev1.RestartPolicyNever, "crash-after", "1s"), 3 * time.Second, ""},
+		"crashes while off": {bound(corev1.RestartPolicyNever, "crash-after", "5s"), 3 * time.Second, "13s Failed exit=1"},
 		"in backoff": {bound(corev1.RestartPolicyAlways, "crash-after", "1s"), 50 * time.Second,
 			"1m0s Pending ContainerCreating restarts=3; 1m0.5s Pending ContainerCreating prepared restarts=3; " +
 				"1m1s Running ready restarts=3; 1m2s Running exit=1 restarts=3; 1m12s Running CrashLoopBackOff restarts=3"},
@@ -210,7 +213,7 @@ func TestPodsAreResumed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first, _ := newPod(test.pod, dawn, settings)
 			first.ip = "100.64.0.7"
-			play(t, first, dawn, test.at)
+			simulate(t, first, dawn, test.at)
 			data, err := first.patch("10.0.0.1")
 			if err != nil {
 				t.Fatal(err)
@@ -224,14 +227,14 @@ func TestPodsAreResumed(t *testing.T) {
 			if second.ip != seen.Status.PodIP || (second.ip == "") != (name == "starting" || name == "prepared") || !second.startTime.Equal(first.startTime) {
 				t.Errorf("address %q, start %s", second.ip, second.startTime)
 			}
-			if got := strings.Join(play(t, second, now, 75*time.Second), "; "); got != test.want {
+			if got := strings.Join(simulate(t, second, now, 75*time.Second), "; "); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
 	}
 }
 
-func TestThePatchNamesThePodAndItsGeneration(t *testing.T) {
+func TestPodPatchHasUIDAndGeneration(t *testing.T) {
 	p, _ := newPod(bound(corev1.RestartPolicyAlways), dawn, settings)
 	p.ip = "100.64.0.7"
 	p.advance(dawn.Add(time.Second), settings)
@@ -248,6 +251,6 @@ func TestThePatchNamesThePodAndItsGeneration(t *testing.T) {
 		t.Errorf("got %s", data)
 	}
 	if strings.Contains(string(data), "PodScheduled") {
-		t.Error("the patch touches the scheduler's condition")
+		t.Error("the patch changes the scheduler's condition")
 	}
 }

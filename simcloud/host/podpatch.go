@@ -7,32 +7,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// patchedStatus is a status as a strategic merge patch has it.
+// patchedStatus is a status for a strategic merge patch.
 type patchedStatus struct {
 	*corev1.PodStatus
 	Conditions []patchedCondition `json:"conditions"`
 }
 
-// patchedCondition takes off the reason and the message that it does not have:
-// what a patch leaves out stays.
+// patchedCondition sets an empty reason and message to null, because a patch keeps fields that it does not contain.
 type patchedCondition struct {
 	corev1.PodCondition
 	Reason  *string `json:"reason"`
 	Message *string `json:"message"`
 }
 
-// movedStatus also replaces the addresses that the pod had.
+// movedStatus also replaces the addresses of the pod.
 type movedStatus struct {
 	patchedStatus
 	PodIP  *string `json:"podIP"`
 	PodIPs []any   `json:"podIPs"`
 }
 
-// replaceDirective is an entry that has a list replace the one before.
+// replaceDirective in a list replaces the whole list.
 var replaceDirective = map[string]string{"$patch": "replace"}
 
-// patch is the status for the API server. It names the UID: another pod of the
-// same name must not get it.
+// patch returns the patch of the status. It contains the UID, so that it does not apply to another pod of the same
+// name.
 func (p *pod) patch(hostIP string) ([]byte, error) {
 	status := p.status(hostIP)
 	next := patchedStatus{PodStatus: status}
@@ -40,7 +39,7 @@ func (p *pod) patch(hostIP string) ([]byte, error) {
 		next.Conditions = append(next.Conditions, patchedCondition{c, text(c.Reason), text(c.Message)})
 	}
 	var patched any = next
-	if p.moved {
+	if p.addressChanged {
 		moved := movedStatus{patchedStatus: next, PodIP: text(status.PodIP), PodIPs: []any{replaceDirective}}
 		for _, ip := range status.PodIPs {
 			moved.PodIPs = append(moved.PodIPs, ip)
@@ -52,12 +51,12 @@ func (p *pod) patch(hostIP string) ([]byte, error) {
 		"status":   patched,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encode pod status: %w", err)
+		return nil, fmt.Errorf("encode the pod status: %w", err)
 	}
 	return data, nil
 }
 
-// text is null for an empty string.
+// text returns nil for an empty string.
 func text(s string) *string {
 	if s == "" {
 		return nil

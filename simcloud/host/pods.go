@@ -16,21 +16,21 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// podRetry is how long a failed call about a pod waits.
+// podRetry is the delay after a failed call about a pod.
 const podRetry = time.Second
 
-// player plays the machine's pods. All of it runs in one goroutine.
-type player struct {
+// podSimulator simulates the machine's pods in one goroutine.
+type podSimulator struct {
 	*machine
 	pods map[types.UID]*pod
 	ips  map[string]bool
-	// version is where to go on watching, empty for from the beginning.
+	// version is the resource version at which to continue watching, or empty to list first.
 	version string
 }
 
-// playPods plays the pods until the plug is pulled.
-func (m *machine) playPods(ctx context.Context) {
-	p := &player{machine: m, pods: map[types.UID]*pod{}, ips: map[string]bool{}}
+// simulatePods simulates the pods until the machine is switched off.
+func (m *machine) simulatePods(ctx context.Context) {
+	p := &podSimulator{machine: m, pods: map[types.UID]*pod{}, ips: map[string]bool{}}
 	backoff := newBackoff()
 	failing := false
 	for ctx.Err() == nil {
@@ -51,7 +51,7 @@ func (m *machine) playPods(ctx context.Context) {
 }
 
 // follow watches the machine's pods until the watch ends.
-func (p *player) follow(ctx context.Context) error {
+func (p *podSimulator) follow(ctx context.Context) error {
 	pods := p.conn.core.Pods(metav1.NamespaceAll)
 	selector := fields.OneTermEqualSelector("spec.nodeName", p.spec.Hostname).String()
 	if p.version == "" {
@@ -66,7 +66,7 @@ func (p *player) follow(ctx context.Context) error {
 	}
 	w, err := pods.Watch(ctx, metav1.ListOptions{
 		FieldSelector: selector, ResourceVersion: p.version, AllowWatchBookmarks: true,
-		// Like reflectors: not all machines of a cluster at the same moment.
+		// As in reflectors, the watches of a cluster's machines should not end at the same time.
 		TimeoutSeconds: ptr.To(300 + rand.Int64N(300)),
 	})
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *player) follow(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		wait := time.Hour
-		if due := p.playDue(ctx); !due.IsZero() {
+		if due := p.advanceDue(ctx); !due.IsZero() {
 			wait = max(0, due.Sub(p.clock.Now()))
 		}
 		timer.Reset(wait)
@@ -90,7 +90,7 @@ func (p *player) follow(ctx context.Context) error {
 			if !ok {
 				return nil
 			}
-			if err := p.take(event); err != nil {
+			if err := p.handleEvent(event); err != nil {
 				p.forgetVersion(err)
 				return err
 			}
@@ -98,47 +98,45 @@ func (p *player) follow(ctx context.Context) error {
 	}
 }
 
-// afterReboot shows whether the Node was that of an earlier boot when this one
-// registered.
+// afterReboot reports whether the Node belonged to an earlier boot when this boot registered it.
 func (m *machine) afterReboot() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rebooted
 }
 
-// forgetVersion begins anew after an error that says that the version is too
-// old. Any error of a watch may hide one.
-func (p *player) forgetVersion(err error) {
+// forgetVersion lists again after an error that may mean that the version is too old.
+func (p *podSimulator) forgetVersion(err error) {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		p.version = ""
 	}
 }
 
-// take takes over one event.
-func (p *player) take(event watch.Event) error {
+// handleEvent applies one event.
+func (p *podSimulator) handleEvent(event watch.Event) error {
 	if event.Type == watch.Error {
 		return apierrors.FromObject(event.Object)
 	}
 	from, ok := event.Object.(*corev1.Pod)
 	if !ok {
-		return fmt.Errorf("watch of pods delivered a %T", event.Object)
+		return fmt.Errorf("the watch of pods returned a %T", event.Object)
 	}
 	p.version = from.ResourceVersion
 	switch event.Type {
 	case watch.Added, watch.Modified:
-		p.know(from)
+		p.addOrUpdate(from)
 	case watch.Deleted:
 		p.forget(from.UID)
 	}
 	return nil
 }
 
-// replace takes over a complete list.
-func (p *player) replace(list []corev1.Pod) {
+// replace applies a complete list.
+func (p *podSimulator) replace(list []corev1.Pod) {
 	listed := map[types.UID]bool{}
 	for i := range list {
 		listed[list[i].UID] = true
-		p.know(&list[i])
+		p.addOrUpdate(&list[i])
 	}
 	for uid := range p.pods {
 		if !listed[uid] {
@@ -147,9 +145,8 @@ func (p *player) replace(list []corev1.Pod) {
 	}
 }
 
-// know begins or goes on to play a pod. Static pods' mirrors are not pods to
-// play.
-func (p *player) know(from *corev1.Pod) {
+// addOrUpdate begins or continues to simulate a pod. It ignores mirrors of static pods.
+func (p *podSimulator) addOrUpdate(from *corev1.Pod) {
 	if _, mirror := from.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return
 	}
@@ -179,7 +176,7 @@ func (p *player) know(from *corev1.Pod) {
 	}
 }
 
-func (p *player) forget(uid types.UID) {
+func (p *podSimulator) forget(uid types.UID) {
 	if known := p.pods[uid]; known != nil {
 		if !known.hostNetwork {
 			delete(p.ips, known.ip)
@@ -188,8 +185,8 @@ func (p *player) forget(uid types.UID) {
 	}
 }
 
-// takeIP finds a free address for a pod; "" if there is none left.
-func (p *player) takeIP() string {
+// takeIP allocates an address for a pod. It returns "" if none is left.
+func (p *podSimulator) takeIP() string {
 	net := p.spec.PodNet
 	for ip := net.Addr().Next(); net.Contains(ip.Next()); ip = ip.Next() {
 		if !p.ips[ip.String()] {
@@ -200,23 +197,22 @@ func (p *player) takeIP() string {
 	return ""
 }
 
-// playDue goes on with every pod that is due and returns when the next one is.
-func (p *player) playDue(ctx context.Context) (next time.Time) {
+// advanceDue advances every pod that is due, and returns when the next one is due.
+func (p *podSimulator) advanceDue(ctx context.Context) (next time.Time) {
 	settings := p.spec.Settings
 	for uid, known := range p.pods {
 		now := p.clock.Now()
 		known.advance(now, settings)
-		p.recordOccurred(known)
+		p.recordPodEvents(known)
 		if known.wantsCall() && !known.retryAt.After(now) {
 			known.retryAt = time.Time{}
-			if err := p.report(ctx, known); apierrors.IsNotFound(err) {
+			if err := p.reportPod(ctx, known); apierrors.IsNotFound(err) {
 				p.forget(uid)
 				continue
 			} else if ctx.Err() != nil {
 				return time.Time{}
 			} else if err != nil {
-				// A conflict may mean that another pod has the name by now; then
-				// the watch will say that this one is gone.
+				// A conflict may mean that another pod has the name now. Then the watch will report that this one was deleted.
 				p.printf("kubelet: pod %s/%s: %s", known.namespace, known.name, explain(err))
 				known.retryAt = now.Add(podRetry)
 			}
@@ -228,8 +224,8 @@ func (p *player) playDue(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// report lets the API server know where a pod is, and lets it go when it is over.
-func (p *player) report(ctx context.Context, known *pod) error {
+// reportPod reports the state of a pod to the API server, and deletes a terminated pod.
+func (p *podSimulator) reportPod(ctx context.Context, known *pod) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	pods := p.conn.core.Pods(known.namespace)
@@ -240,11 +236,11 @@ func (p *player) report(ctx context.Context, known *pod) error {
 		}
 		if _, err := pods.Patch(ctx, known.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
 			"status"); err != nil {
-			return fmt.Errorf("update status: %w", err)
+			return fmt.Errorf("update the status: %w", err)
 		}
 		known.reported = true
 	}
-	if !known.over || known.gone {
+	if !known.terminated || known.deleted {
 		return nil
 	}
 	err := pods.Delete(ctx, known.name, metav1.DeleteOptions{
@@ -252,8 +248,8 @@ func (p *player) report(ctx context.Context, known *pod) error {
 		Preconditions:      &metav1.Preconditions{UID: &known.uid},
 	})
 	if err != nil {
-		return fmt.Errorf("delete: %w", err)
+		return fmt.Errorf("delete the pod: %w", err)
 	}
-	known.gone = true // finalizers may still hold it
+	known.deleted = true // Finalizers may still keep the pod.
 	return nil
 }

@@ -10,11 +10,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// creating is the reason of a container that waits for its sandbox or for its
-// image.
+// creating is the reason of a container that waits for its sandbox or for its image.
 const creating = "ContainerCreating"
 
-// status is what the API server is to know of the pod.
+// status returns the status for the API server.
 func (p *pod) status(hostIP string) *corev1.PodStatus {
 	status := &corev1.PodStatus{
 		ObservedGeneration: p.generation,
@@ -23,8 +22,8 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 		HostIPs:            []corev1.HostIP{{IP: hostIP}},
 		StartTime:          ptr.To(metav1.NewTime(p.startTime)),
 	}
-	// Only where containers can start there is an address.
-	if p.ip != "" && (p.stage > prepared && !p.lost || p.hostNetwork) {
+	// There is only an address if containers can start.
+	if p.ip != "" && (p.stage > prepared && !p.neverRan || p.hostNetwork) {
 		status.PodIP, status.PodIPs = p.ip, []corev1.PodIP{{IP: p.ip}}
 	}
 	reason := ""
@@ -49,7 +48,7 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 		status.Phase, reason = corev1.PodSucceeded, "PodCompleted"
 	case failed:
 		status.Phase, reason = corev1.PodFailed, "PodFailed"
-		if p.lost {
+		if p.neverRan {
 			reason = "ContainersNotReady"
 		}
 	}
@@ -83,8 +82,8 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 	return status
 }
 
-// showsEnd shows whether a pod that starts anew after a boot still shows how its
-// containers ended: one that restarts always has forgotten it.
+// showsEnd reports whether a pod that starts again after a boot still shows how its containers ended. With the restart
+// policy Always, it does not.
 func (p *pod) showsEnd() bool { return p.rebooted && p.restart == corev1.RestartPolicyOnFailure }
 
 func (p *pod) containerStatus(c container) corev1.ContainerStatus {
@@ -108,20 +107,20 @@ func (p *pod) containerStatus(c container) corev1.ContainerStatus {
 		out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.runningAt)}
 		switch {
 		case p.restarts == 0 || p.exit.at.IsZero():
-		case p.cut && p.restart == corev1.RestartPolicyAlways: // It has forgotten that they ran.
+		case p.interrupted && p.restart == corev1.RestartPolicyAlways: // The kubelet no longer knows that they ran.
 			out.LastTerminationState.Waiting = &corev1.ContainerStateWaiting{}
 		default:
-			out.LastTerminationState.Terminated = ended(p.ranBefore, p.exit)
+			out.LastTerminationState.Terminated = ended(p.previousStart, p.exit)
 		}
 	case backoff:
 		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
 		out.LastTerminationState.Terminated = ended(p.runningAt, p.exit)
 	case exited, succeeded, failed:
 		out.State.Terminated = ended(p.runningAt, p.exit)
-		if p.restarts > 0 && !p.exitBefore.at.IsZero() {
-			out.LastTerminationState.Terminated = ended(p.ranBefore, p.exitBefore)
+		if p.restarts > 0 && !p.previousExit.at.IsZero() {
+			out.LastTerminationState.Terminated = ended(p.previousStart, p.previousExit)
 		}
-		if p.lost {
+		if p.neverRan {
 			out.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
 				Message: "The container could not be located when the pod was terminated"}
 		}

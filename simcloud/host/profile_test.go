@@ -9,16 +9,17 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
-// notSimulated are the profiles of which a simulated host does not run the programs.
+// notSimulated has the profiles whose programs a simulated host does not run, each with the reason.
 var notSimulated = map[string]string{
 	"flatcar": "a host does not read Ignition",
 	"kubeadm": "kubeadm writes the kubelet's files, and a host has no kubeadm",
-	"k3s":     "the agent asks a supervisor for its certificates, and there is none",
-	"rke2":    "the agent asks a supervisor for its certificates, and there is none",
+	"k3s":     "the agent requests its certificates from a supervisor, and there is none",
+	"rke2":    "the agent requests its certificates from a supervisor, and there is none",
 }
 
-// The double reads what real images would: it finds the same API server, token, taint and version in every profile.
-func TestAHostJoinsByEveryCloudConfigProfile(t *testing.T) {
+// TestHostReadsEveryCloudConfigProfile checks that the host finds the same API server, token, taint and version in
+// every profile, as real images do.
+func TestHostReadsEveryCloudConfigProfile(t *testing.T) {
 	values := userdata.Values{MachineName: "m", MachineNamespace: "n", KubeletVersion: "v1.35.2",
 		APIEndpoint: "https://api.example:6443", CABundle: testCA(), BootstrapToken: "abcdef.0123456789abcdef"}
 	key := []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nbm8=\n-----END PGP PUBLIC KEY BLOCK-----\n")
@@ -31,7 +32,7 @@ func TestAHostJoinsByEveryCloudConfigProfile(t *testing.T) {
 	for _, name := range profile.Names() {
 		o, ok := simulated[name]
 		if (notSimulated[name] != "") == ok {
-			t.Fatalf("%s must be either tried or excluded with a reason", name)
+			t.Fatalf("profile %s must be either in simulated or in notSimulated", name)
 		}
 		if !ok {
 			continue
@@ -52,7 +53,7 @@ func TestAHostJoinsByEveryCloudConfigProfile(t *testing.T) {
 		if b.server != values.APIEndpoint || b.token != values.BootstrapToken || b.version != values.KubeletVersion ||
 			!b.serverTLS || string(b.caPEM) != string(values.CABundle) || len(b.taints) != 1 ||
 			b.taints[0] != (corev1.Taint{Key: "machinist.dev/uninitialized", Effect: corev1.TaintEffectNoSchedule}) {
-			t.Errorf("%s: the host understood %+v", name, b)
+			t.Errorf("%s: the host read %+v", name, b)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// patched is a pod after the API server got a patch.
+// patched returns the pod after the API server has applied the machine's patch.
 func patched(t *testing.T, seen *corev1.Pod, p *pod) *corev1.Pod {
 	t.Helper()
 	patch, err := p.patch("10.0.0.1")
@@ -43,8 +43,9 @@ func conditionOf(t *testing.T, p *corev1.Pod, kind corev1.PodConditionType) core
 	return corev1.PodCondition{}
 }
 
-// What the kubelet of a machine that was switched off and on reports, as one of v1.36 in a virtual machine did.
-func TestABootRestartsThePods(t *testing.T) {
+// TestRebootRestartsPods checks the report after a machine was switched off and on. A kubelet of v1.36 in a virtual
+// machine reported the same.
+func TestRebootRestartsPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want string
@@ -53,37 +54,37 @@ func TestABootRestartsThePods(t *testing.T) {
 			"1m0s Pending ContainerCreating; 1m0.5s Pending ContainerCreating prepared; 1m1s Running ready restarts=1"},
 		"job": {bound(corev1.RestartPolicyOnFailure),
 			"1m0s Running exit=255; 1m0.5s Running exit=255; 1m1s Running ready restarts=1"},
-		"job that ends": {bound(corev1.RestartPolicyNever), "1m0s Failed exit=255"},
-		"ended before":  {bound(corev1.RestartPolicyNever, "complete-after", "1s"), ""},
+		"job that is not restarted": {bound(corev1.RestartPolicyNever), "1m0s Failed exit=255"},
+		"ended before the reboot":   {bound(corev1.RestartPolicyNever, "complete-after", "1s"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, _ := newPod(test.pod, dawn, settings)
 			first.ip = "100.64.0.7"
-			play(t, first, dawn, 10*time.Second)
+			simulate(t, first, dawn, 10*time.Second)
 			seen := patched(t, test.pod, first)
 			now := dawn.Add(time.Minute)
 			second, _ := newPod(seen, now, settings)
 			second.reboot(now)
-			if got := strings.Join(play(t, second, now, 2*time.Minute), "; "); got != test.want {
+			if got := strings.Join(simulate(t, second, now, 2*time.Minute), "; "); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 			last := second.status("10.0.0.1").ContainerStatuses[0].LastTerminationState
 			if knows := last.Terminated != nil; knows != (name == "job") || knows && (last.Terminated.ExitCode != 255 ||
 				last.Terminated.Reason != "Unknown") {
-				t.Errorf("the run before ended as %+v", last)
+				t.Errorf("the previous run ended with %+v", last)
 			}
 		})
 	}
 }
 
-func TestABootGivesPodsOtherAddresses(t *testing.T) {
+func TestRebootChangesPodAddresses(t *testing.T) {
 	from := bound(corev1.RestartPolicyAlways)
 	first, _ := newPod(from, dawn, settings)
 	first.ip = "100.64.0.7"
-	play(t, first, dawn, 10*time.Second)
+	simulate(t, first, dawn, 10*time.Second)
 	seen := patched(t, from, first)
 	if seen.Status.PodIP != "100.64.0.7" || conditionOf(t, seen, corev1.PodReadyToStartContainers).Status != corev1.ConditionTrue {
-		t.Fatalf("before the boot: %+v", seen.Status)
+		t.Fatalf("before the reboot: %+v", seen.Status)
 	}
 	now := dawn.Add(time.Minute)
 	second, _ := newPod(seen, now, settings)
@@ -91,7 +92,7 @@ func TestABootGivesPodsOtherAddresses(t *testing.T) {
 	seen = patched(t, seen, second)
 	if seen.Status.PodIP != "" || len(seen.Status.PodIPs) != 0 || seen.Status.Phase != corev1.PodPending ||
 		conditionOf(t, seen, corev1.PodReadyToStartContainers).Status != corev1.ConditionFalse {
-		t.Errorf("after the boot: %+v", seen.Status)
+		t.Errorf("after the reboot: %+v", seen.Status)
 	}
 	second.ip = "100.64.0.8"
 	second.advance(now.Add(time.Second), settings)
@@ -101,7 +102,7 @@ func TestABootGivesPodsOtherAddresses(t *testing.T) {
 	}
 }
 
-func TestAConditionThatHoldsHasNoReason(t *testing.T) {
+func TestTrueConditionHasNoReason(t *testing.T) {
 	from := bound(corev1.RestartPolicyAlways)
 	p, _ := newPod(from, dawn, settings)
 	seen := patched(t, from, p)
@@ -109,25 +110,25 @@ func TestAConditionThatHoldsHasNoReason(t *testing.T) {
 	if c.Status != corev1.ConditionFalse || c.Reason != "ContainersNotReady" || c.Message != "containers with unready status: [c]" {
 		t.Errorf("while it starts: %+v", c)
 	}
-	play(t, p, dawn, 10*time.Second)
+	simulate(t, p, dawn, 10*time.Second)
 	seen = patched(t, seen, p)
 	if c := conditionOf(t, seen, corev1.PodReady); c.Status != corev1.ConditionTrue || c.Reason != "" || c.Message != "" {
 		t.Errorf("when it is ready: %+v", c)
 	}
 }
 
-// A Node is never Ready when it registers.
-func TestANodeRegistersAsNotReady(t *testing.T) {
+// TestNodeRegistersNotReady checks that a Node is never Ready when it registers.
+func TestNodeRegistersNotReady(t *testing.T) {
 	m := &machine{boot: &bootstrap{}, registered: dawn}
 	last := func() corev1.NodeCondition {
 		conditions := m.node(dawn).Status.Conditions
 		return conditions[len(conditions)-1]
 	}
 	if c := last(); c.Type != corev1.NodeReady || c.Status != corev1.ConditionFalse || c.Reason != "KubeletNotReady" {
-		t.Errorf("registers with %+v", c)
+		t.Errorf("the Node registers with %+v", c)
 	}
-	m.settled = true
+	m.registrationDone = true
 	if c := last(); c.Status != corev1.ConditionTrue {
-		t.Errorf("is updated to %+v", c)
+		t.Errorf("after the registration: %+v", c)
 	}
 }

@@ -17,9 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// keepServingCertificate asks for a serving certificate, and for the next one
-// before it ends. There is nothing to serve here; what shows from outside the
-// machine is the request.
+// keepServingCertificate requests a serving certificate, and the next one before it expires. The machine serves
+// nothing: only the request is visible from outside.
 func (m *machine) keepServingCertificate(ctx context.Context) {
 	backoff := certificateBackoff()
 	for ctx.Err() == nil {
@@ -29,37 +28,37 @@ func (m *machine) keepServingCertificate(ctx context.Context) {
 		}
 		if err != nil {
 			delay := backoff.Step()
-			m.printf("kubelet: get serving certificate: %s; next try in %s", explain(err), delay.Round(time.Millisecond))
+			m.printf("kubelet: get the serving certificate: %s; next attempt in %s", explain(err), delay.Round(time.Millisecond))
 			m.pause(ctx, delay)
 			continue
 		}
-		m.printf("kubelet: got its serving certificate")
+		m.printf("kubelet: received its serving certificate")
 		backoff = certificateBackoff()
 		m.pause(ctx, max(ends.Sub(m.clock.Now())*4/5, time.Minute))
 	}
 }
 
-// requestServingCertificate asks for one certificate with a new key and waits
-// for it. It returns when the certificate ends.
+// requestServingCertificate requests a certificate with a new key and waits for it. It returns when the certificate
+// expires.
 func (m *machine) requestServingCertificate(ctx context.Context) (ends time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, certificatePatience)
 	defer cancel()
 	csr, err := m.postServingRequest(ctx)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("request it: %w", err)
+		return time.Time{}, fmt.Errorf("request the certificate: %w", err)
 	}
-	m.printf("kubelet: waits for approval of CertificateSigningRequest %s", csr.Name)
-	encoded, err := m.await(ctx, m.conn, csr)
+	m.printf("kubelet: waiting for approval of CertificateSigningRequest %s", csr.Name)
+	encoded, err := m.awaitCertificate(ctx, m.conn, csr)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("wait for %s: %w", csr.Name, err)
 	}
 	block, _ := pem.Decode(encoded)
 	if block == nil {
-		return time.Time{}, errors.New("what was issued is no certificate")
+		return time.Time{}, errors.New("the issued certificate is not in PEM")
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("read the issued certificate: %w", err)
+		return time.Time{}, fmt.Errorf("parse the issued certificate: %w", err)
 	}
 	return certificate.NotAfter, nil
 }
@@ -67,7 +66,7 @@ func (m *machine) requestServingCertificate(ctx context.Context) (ends time.Time
 func (m *machine) postServingRequest(ctx context.Context) (*certificatesv1.CertificateSigningRequest, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a private key: %w", err)
+		return nil, fmt.Errorf("generate a private key: %w", err)
 	}
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject:     pkix.Name{CommonName: "system:node:" + m.spec.Hostname, Organization: []string{"system:nodes"}},

@@ -2,7 +2,7 @@ package host
 
 import "testing"
 
-func TestAServingCertificateIsAskedForOnlyIfConfigured(t *testing.T) {
+func TestServerTLSBootstrap(t *testing.T) {
 	for text, want := range map[string]bool{"": false, "serverTLSBootstrap: false": false,
 		"serverTLSBootstrap: true": true} {
 		config := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + text
@@ -11,7 +11,7 @@ func TestAServingCertificateIsAskedForOnlyIfConfigured(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if b.serverTLS != want {
-			t.Errorf("%q: asks for a serving certificate: %v", text, b.serverTLS)
+			t.Errorf("%q: requests a serving certificate: %v", text, b.serverTLS)
 		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Spec is a machine as its cloud describes it.
+// Spec describes a machine.
 type Spec struct {
-	// ID identifies the machine among all those of a process.
+	// ID is unique among all machines of a process.
 	ID         string
 	ProviderID string
 	Hostname   string
@@ -16,34 +16,32 @@ type Spec struct {
 	Zone       string
 	Type       simcloud.InstanceType
 	Image      simcloud.Image
-	// KubeletVersion wins over user data and image where it is not empty.
+	// KubeletVersion overrides the version in user data and image, unless it is empty.
 	KubeletVersion string
 	Address        netip.Addr
-	// PodNet is where the machine's pods have their addresses.
+	// PodNet is the network of the machine's pods.
 	PodNet   netip.Prefix
 	UserData []byte
-	// Boots counts how often the machine was switched on.
+	// Boots is how often the machine was switched on.
 	Boots    int
 	Settings simcloud.HostSettings
 	// Disk is what the machine saved before.
 	Disk Disk
 }
 
-// Disk is what a machine remembers when it is switched off: the kubelet's
-// identity in the cluster, and which one it is.
+// Disk is what a machine keeps when it is switched off: the identity and the version of its kubelet.
 type Disk struct {
 	// KeyPEM is the private key of the certificate.
 	KeyPEM []byte `json:"keyPEM,omitempty"`
-	// CertificatePEM is the node certificate, once it was issued.
+	// CertificatePEM is the node certificate, after it was issued.
 	CertificatePEM []byte `json:"certificatePEM,omitempty"`
-	// KubeletVersion is what the machine's agent installed last.
+	// KubeletVersion is the version that the machine's agent installed last.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 }
 
-// Reporter is where a machine's life becomes visible. It must not call back
-// into the host.
+// Reporter receives the reports of a machine. It must not call back into the host.
 type Reporter interface {
-	// Save makes a disk durable.
+	// Save saves a disk.
 	Save(Disk) error
 	// Report replaces the machine's status.
 	Report(simcloud.HostStatus)

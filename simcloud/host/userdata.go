@@ -15,15 +15,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxFileBytes bounds what one file of user data may unpack to.
+// maxFileBytes limits the size of one unpacked file of user data.
 const maxFileBytes = 1 << 20
 
-// files are what user data puts on the machine's disk, by path.
+// files are the files that user data writes to the machine's disk, by path.
 type files map[string][]byte
 
-// parseUserData reads a cloud-config, of which only write_files is carried
-// out. Like cloud-init it passes over an entry that it cannot use; those are
-// returned as complaints.
+// parseUserData parses a cloud-config. It only applies write_files. Like cloud-init, it ignores entries that it cannot
+// use, and returns them as complaints.
 func parseUserData(data []byte) (files, []string, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -48,7 +47,7 @@ func parseUserData(data []byte) (files, []string, error) {
 	return all, complaints, nil
 }
 
-// write carries out one entry of write_files.
+// write applies one entry of write_files.
 func (f files) write(raw json.RawMessage) error {
 	var entry struct {
 		Path     string `json:"path"`
@@ -57,10 +56,10 @@ func (f files) write(raw json.RawMessage) error {
 		Append   bool   `json:"append"`
 	}
 	if err := json.Unmarshal(raw, &entry); err != nil {
-		return fmt.Errorf("cannot be read: %w", err)
+		return fmt.Errorf("parse: %w", err)
 	}
 	if !path.IsAbs(entry.Path) {
-		return fmt.Errorf("path %q is not absolute", entry.Path)
+		return fmt.Errorf("path %q must be absolute", entry.Path)
 	}
 	content, err := unpack(entry.Content, entry.Encoding)
 	if err != nil {
@@ -77,7 +76,7 @@ func (f files) write(raw json.RawMessage) error {
 	return nil
 }
 
-// unpack undoes the encodings of cloud-init.
+// unpack decodes the encodings of cloud-init.
 func unpack(content, encoding string) ([]byte, error) {
 	data := []byte(content)
 	switch encoding {
@@ -92,18 +91,18 @@ func unpack(content, encoding string) ([]byte, error) {
 			return nil, err
 		}
 	default:
-		return nil, fmt.Errorf("encoding %q is unknown", encoding)
+		return nil, fmt.Errorf("the encoding %q is unknown", encoding)
 	}
 	reader, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, fmt.Errorf("is not gzip: %w", err)
+		return nil, fmt.Errorf("the content is not gzip: %w", err)
 	}
 	out, err := io.ReadAll(io.LimitReader(reader, maxFileBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("is not gzip: %w", err)
+		return nil, fmt.Errorf("the content is not gzip: %w", err)
 	}
 	if len(out) > maxFileBytes {
-		return nil, fmt.Errorf("unpacks to more than %d bytes", maxFileBytes)
+		return nil, fmt.Errorf("the unpacked content has more than %d bytes", maxFileBytes)
 	}
 	return out, nil
 }
@@ -111,13 +110,13 @@ func unpack(content, encoding string) ([]byte, error) {
 func decodeBase64(content string) ([]byte, error) {
 	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(content), ""))
 	if err != nil {
-		return nil, fmt.Errorf("is not base64: %w", err)
+		return nil, fmt.Errorf("the content is not base64: %w", err)
 	}
 	return data, nil
 }
 
-// environment reads a file of KEY=value lines, as init systems do: quotes
-// around the whole value go, lines with # at their start are comments.
+// environment parses a file of KEY=value lines as init systems do: quotes around the whole value are removed, and lines
+// that begin with # are comments.
 func environment(data []byte) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(string(data)) {
@@ -135,5 +134,5 @@ func environment(data []byte) map[string]string {
 	return all
 }
 
-// names lists the paths in order.
+// names returns the paths in order.
 func (f files) names() []string { return slices.Sorted(maps.Keys(f)) }

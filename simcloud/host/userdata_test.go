@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// testCA makes the certificate of an authority.
+// testCA returns the certificate of an authority.
 var testCA = sync.OnceValue(func() []byte {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -37,49 +37,49 @@ var testCA = sync.OnceValue(func() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 })
 
-func packed(text string) string {
+func gzipped(text string) string {
 	var buffer bytes.Buffer
 	w := gzip.NewWriter(&buffer)
-	_, _ = w.Write([]byte(text)) // to memory
+	_, _ = w.Write([]byte(text)) // to memory, which does not fail
 	_ = w.Close()
 	return base64.StdEncoding.EncodeToString(buffer.Bytes())
 }
 
 func TestUserData(t *testing.T) {
 	for name, test := range map[string]struct {
-		data       string
-		want       string // files as path=content
-		complaints int
-		err        string
+		data  string
+		want  string // files as path=content
+		notes int
+		err   string
 	}{
 		"plain":         {"#cloud-config\nwrite_files: [{path: /a, content: x, permissions: '0600', owner: root}]\nruncmd: [ls]", "/a=x", 0, ""},
 		"text with BOM": {"\xef\xbb\xbf#cloud-config\r\nwrite_files:\n- {path: /a, content: \"x\\n\"}", "/a=x\n", 0, ""},
 		"base64":        {"#cloud-config\nwrite_files: [{path: /a, encoding: b64, content: eA==}]", "/a=x", 0, ""},
 		"base64 in lines": {"#cloud-config\nwrite_files:\n- path: /a\n  encoding: base64\n  content: |\n    eH\n    h4",
 			"/a=xxx", 0, ""},
-		"gzip": {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: " + packed("hello") +
+		"gzip": {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: " + gzipped("hello") +
 			"}]", "/a=hello", 0, ""},
 		"append": {"#cloud-config\nwrite_files: [{path: /a, content: x},{path: /a, content: z, append: true}]",
 			"/a=xz", 0, ""},
 		"the last wins": {"#cloud-config\nwrite_files: [{path: /a, content: x},{path: //a, content: z}]", "/a=z", 0, ""},
 		"bad entries":   {"#cloud-config\nwrite_files: [{path: a}, 7, {path: /b, encoding: rot13}, {path: /c, content: [1]}, {path: /ok, content: x}]", "/ok=x", 4, ""},
 		"bad gzip":      {"#cloud-config\nwrite_files: [{path: /b, encoding: gz+b64, content: eA==},{path: /c, encoding: b64, content: '!'}]", "", 2, ""},
-		"gzip bomb": {"#cloud-config\nwrite_files: [{path: /b, encoding: gz+b64, content: " +
-			packed(strings.Repeat("x", 8<<20)) + "}]", "", 1, ""},
-		"nothing to do":    {"#cloud-config\n", "", 0, ""},
-		"empty":            {" \n", "", 0, "no user data"},
-		"a script":         {"#!/bin/sh\nrm -rf /", "", 0, "#cloud-config"},
-		"only nearly":      {"#cloud-config-archive\n", "", 0, "#cloud-config"},
-		"not YAML":         {"#cloud-config\nwrite_files: [", "", 0, "not a cloud-config"},
-		"another type":     {"#cloud-config\nwrite_files: {a: b}", "", 0, "not a cloud-config"},
-		"aliases explode":  {"#cloud-config\n" + bomb(), "", 0, "not a cloud-config"},
-		"recursive anchor": {"#cloud-config\nwrite_files: &a [*a]", "", 0, "not a cloud-config"},
+		"gzip content that is too large": {"#cloud-config\nwrite_files: [{path: /b, encoding: gz+b64, content: " +
+			gzipped(strings.Repeat("x", 8<<20)) + "}]", "", 1, ""},
+		"nothing to do":      {"#cloud-config\n", "", 0, ""},
+		"empty":              {" \n", "", 0, "no user data"},
+		"a script":           {"#!/bin/sh\nrm -rf /", "", 0, "#cloud-config"},
+		"similar first line": {"#cloud-config-archive\n", "", 0, "#cloud-config"},
+		"not YAML":           {"#cloud-config\nwrite_files: [", "", 0, "not a cloud-config"},
+		"another type":       {"#cloud-config\nwrite_files: {a: b}", "", 0, "not a cloud-config"},
+		"exploding aliases":  {"#cloud-config\n" + bomb(), "", 0, "not a cloud-config"},
+		"recursive anchor":   {"#cloud-config\nwrite_files: &a [*a]", "", 0, "not a cloud-config"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, complaints, err := parseUserData([]byte(test.data))
+			got, notes, err := parseUserData([]byte(test.data))
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Errorf("got %v, want a mention of %q", err, test.err)
+					t.Errorf("got %v, want an error with %q", err, test.err)
 				}
 				return
 			}
@@ -90,14 +90,14 @@ func TestUserData(t *testing.T) {
 			for _, name := range got.names() {
 				all = append(all, name+"="+string(got[name]))
 			}
-			if strings.Join(all, " ") != test.want || len(complaints) != test.complaints {
-				t.Errorf("got %q, complaints %q", all, complaints)
+			if strings.Join(all, " ") != test.want || len(notes) != test.notes {
+				t.Errorf("got %q, notes %q", all, notes)
 			}
 		})
 	}
 }
 
-// bomb is YAML that would need gigabytes if its aliases were followed.
+// bomb returns YAML whose aliases would expand to gigabytes.
 func bomb() string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x]\n")
@@ -108,7 +108,7 @@ func bomb() string {
 	return b.String()
 }
 
-// kubeconfig is a valid one, with lines put into its cluster and its user.
+// kubeconfig returns a valid kubeconfig with extra lines in its cluster and its user.
 func kubeconfig(inCluster, inUser string) string {
 	return `apiVersion: v1
 kind: Config
@@ -132,7 +132,7 @@ users:
 `
 }
 
-// cloudConfig writes files given as path, content, path, content, …
+// cloudConfig returns a cloud-config with files, given as pairs of path and content.
 func cloudConfig(pairs ...string) []byte {
 	var b strings.Builder
 	b.WriteString("#cloud-config\nwrite_files:\n")
@@ -172,7 +172,7 @@ KUBELET_EXTRA_ARGS="--node-labels=a=b,example.com/c=d,node.kubernetes.io/e= --v=
 	}
 }
 
-func TestHowOftenTheStatusIsReported(t *testing.T) {
+func TestStatusFrequencies(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                               "10s 5m0s",
 		"nodeStatusUpdateFrequency: 20s": "20s 20s",
@@ -192,9 +192,9 @@ func TestHowOftenTheStatusIsReported(t *testing.T) {
 	}
 }
 
-func TestWhereTheVersionComesFrom(t *testing.T) {
+func TestKubeletVersionPrecedence(t *testing.T) {
 	for _, test := range []struct {
-		asked, file, defaults, image, want string
+		requested, file, defaults, image, want string
 	}{
 		{"v1.1.1", "v1.2.2", "v1.3.3", "v1.4.4", "v1.1.1"},
 		{"", " v1.2.2\n", "v1.3.3", "v1.4.4", "v1.2.2"},
@@ -204,7 +204,7 @@ func TestWhereTheVersionComesFrom(t *testing.T) {
 		{"", "", "latest", "", ""},
 	} {
 		b, _, err := parseBootstrap(Spec{
-			KubeletVersion: test.asked, Image: simcloud.Image{KubeletVersion: test.image},
+			KubeletVersion: test.requested, Image: simcloud.Image{KubeletVersion: test.image},
 			UserData: cloudConfig(pathKubeconfig, kubeconfig("", ""), pathVersion, test.file, pathDefaults, "KUBELET_VERSION='"+
 				test.defaults+"'"),
 		})
@@ -218,7 +218,7 @@ func TestWhereTheVersionComesFrom(t *testing.T) {
 	}
 }
 
-func TestBootstrapDataThatIsRefused(t *testing.T) {
+func TestInvalidBootstrapData(t *testing.T) {
 	ok := kubeconfig("", "")
 	with := func(old, new string) string {
 		if !strings.Contains(ok, old) {
@@ -234,52 +234,51 @@ func TestBootstrapDataThatIsRefused(t *testing.T) {
 		return []string{pathKubeconfig, ok, pathDefaults, "KUBELET_EXTRA_ARGS=" + text}
 	}
 	for mention, files := range map[string][]string{
-		"user data has no /etc/kubernetes": {"/etc/motd", "hello"},
-		"exec":                             {pathKubeconfig, kubeconfig("", "    exec: {command: /bin/sh}")},
-		"auth-provider":                    {pathKubeconfig, kubeconfig("", "    auth-provider: {name: gcp}")},
-		"tokenFile":                        {pathKubeconfig, kubeconfig("", "    tokenFile: /etc/shadow")},
-		"client-certificate is":            {pathKubeconfig, kubeconfig("", "    client-certificate: /a")},
-		"client-key-data":                  {pathKubeconfig, kubeconfig("", "    client-key-data: YQ==")},
-		"username":                         {pathKubeconfig, kubeconfig("", "    username: root")},
-		"as is":                            {pathKubeconfig, kubeconfig("", "    as: system:admin")},
-		"insecure-skip-tls-verify":         {pathKubeconfig, kubeconfig("    insecure-skip-tls-verify: true", "")},
-		"certificate-authority is":         {pathKubeconfig, kubeconfig("    certificate-authority: /etc/ssl/ca", "")},
-		"proxy-url":                        {pathKubeconfig, kubeconfig("    proxy-url: http://evil", "")},
-		"not an https URL":                 {pathKubeconfig, with("https://127", "http://127")},
-		"user:pw":                          {pathKubeconfig, with("https://127", "https://user:pw@127")},
-		"kind is":                          {pathKubeconfig, with("kind: Config", "kind: Secret")},
-		"leads to no cluster":              {pathKubeconfig, with("current-context: c", "current-context: x")},
-		"leads to no user":                 {pathKubeconfig, with("user: u}", "user: nobody}")},
-		"characters":                       {pathKubeconfig, with("abcdef.0123456789abcdef", `"a\nb"`)},
-		"is not base64": {pathKubeconfig,
+		"user data has no /etc/kubernetes":   {"/etc/motd", "hello"},
+		"exec":                               {pathKubeconfig, kubeconfig("", "    exec: {command: /bin/sh}")},
+		"auth-provider":                      {pathKubeconfig, kubeconfig("", "    auth-provider: {name: gcp}")},
+		"tokenFile":                          {pathKubeconfig, kubeconfig("", "    tokenFile: /etc/shadow")},
+		"the field client-certificate is":    {pathKubeconfig, kubeconfig("", "    client-certificate: /a")},
+		"client-key-data":                    {pathKubeconfig, kubeconfig("", "    client-key-data: YQ==")},
+		"username":                           {pathKubeconfig, kubeconfig("", "    username: root")},
+		"the field as is":                    {pathKubeconfig, kubeconfig("", "    as: system:admin")},
+		"insecure-skip-tls-verify":           {pathKubeconfig, kubeconfig("    insecure-skip-tls-verify: true", "")},
+		"the field certificate-authority is": {pathKubeconfig, kubeconfig("    certificate-authority: /etc/ssl/ca", "")},
+		"proxy-url":                          {pathKubeconfig, kubeconfig("    proxy-url: http://evil", "")},
+		"must be an https URL":               {pathKubeconfig, with("https://127", "http://127")},
+		"user:pw":                            {pathKubeconfig, with("https://127", "https://user:pw@127")},
+		"the kind is":                        {pathKubeconfig, with("kind: Config", "kind: Secret")},
+		"does not refer to a cluster":        {pathKubeconfig, with("current-context: c", "current-context: x")},
+		"does not refer to a user":           {pathKubeconfig, with("user: u}", "user: nobody}")},
+		"characters":                         {pathKubeconfig, with("abcdef.0123456789abcdef", `"a\nb"`)},
+		"the content is not base64": {pathKubeconfig,
 			with("certificate-authority-data: ", "certificate-authority-data: '!' #")},
 		"not a certificate": {pathKubeconfig,
 			with("certificate-authority-data: ", "certificate-authority-data: eA== #")},
-		"server is not text":         {pathKubeconfig, with("https://127.0.0.1:6443", "{}")},
-		"cannot be read":             {pathKubeconfig, "clusters: 7"},
-		"bootstrap-kubeconfig: kind": {pathKubeconfig, ""},
-		"is v1 KubeletConfiguration": {pathKubeconfig, ok, pathKubeletConfig,
+		"the field server must be text":  {pathKubeconfig, with("https://127.0.0.1:6443", "{}")},
+		"parse":                          {pathKubeconfig, "clusters: 7"},
+		"bootstrap-kubeconfig: the kind": {pathKubeconfig, ""},
+		"the type is v1 KubeletConfiguration": {pathKubeconfig, ok, pathKubeletConfig,
 			"apiVersion: v1\nkind: KubeletConfiguration"},
-		"nodeLeaseDurationSeconds":       kubelet("nodeLeaseDurationSeconds: -1"),
-		"nodeStatusUpdateFrequency":      kubelet("nodeStatusUpdateFrequency: 10 minutes"),
-		"config.yaml: cannot":            kubelet("registerWithTaints: yes please"),
-		"is not a label":                 args("--node-labels=/=x"),
-		"may not set \"node-role":        args("--node-labels=node-role.kubernetes.io/control-plane="),
-		"may not set \"node-restriction": args("--node-labels=node-restriction.kubernetes.io/a=b"),
-		"may not set \"k8s.io":           args("--node-labels=k8s.io/a=b"),
+		"nodeLeaseDurationSeconds":        kubelet("nodeLeaseDurationSeconds: -1"),
+		"nodeStatusUpdateFrequency":       kubelet("nodeStatusUpdateFrequency: 10 minutes"),
+		"config.yaml: parse":              kubelet("registerWithTaints: yes please"),
+		"is not a valid label":            args("--node-labels=/=x"),
+		"must not set \"node-role":        args("--node-labels=node-role.kubernetes.io/control-plane="),
+		"must not set \"node-restriction": args("--node-labels=node-restriction.kubernetes.io/a=b"),
+		"must not set \"k8s.io":           args("--node-labels=k8s.io/a=b"),
 	} {
 		_, _, err := parseBootstrap(Spec{UserData: cloudConfig(files...)})
 		if err == nil || !strings.Contains(err.Error(), mention) {
-			t.Errorf("got %v, want a mention of %q", err, mention)
+			t.Errorf("got %v, want an error with %q", err, mention)
 		}
 		if err != nil && strings.Contains(err.Error(), "0123456789abcdef") {
-			t.Errorf("the token is in the message: %v", err)
+			t.Errorf("the error contains the token: %v", err)
 		}
 	}
 }
 
-// Whatever somebody puts into user data, the machine says what is wrong and
-// goes on.
+// FuzzBootstrap checks that any user data leads either to a bootstrap or to an error.
 func FuzzBootstrap(f *testing.F) {
 	f.Add(cloudConfig(pathKubeconfig, kubeconfig("", ""), pathDefaults, "KUBELET_EXTRA_ARGS=--node-labels=a=b"))
 	f.Add([]byte("#cloud-config\nwrite_files: [{path: /a, encoding: gz, content: \"\\x1f\\x8b\"}]"))
@@ -288,25 +287,25 @@ func FuzzBootstrap(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, _, err := parseBootstrap(Spec{UserData: data})
 		if (b == nil) == (err == nil) {
-			t.Errorf("%v and %v", b, err)
+			t.Errorf("got %v and the error %v", b, err)
 		}
 	})
 }
 
-// The parts are reached more easily without the base64 around them.
+// FuzzBootstrapParts passes the files directly, without the cloud-config and base64 around them.
 func FuzzBootstrapParts(f *testing.F) {
 	f.Add(kubeconfig("", ""),
 		"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nregisterWithTaints: [{key: a, effect: NoSchedule, timeAdded: null}]", "--node-labels=a=b --node-labels c=d --node-labels")
 	f.Fuzz(func(t *testing.T, kubeconfig, config, args string) {
 		b := &bootstrap{labels: map[string]string{}}
 		if b.readKubeconfig([]byte(kubeconfig)) == nil && (b.server == "" || b.token == "" || len(b.caPEM) == 0) {
-			t.Errorf("accepted without server, token or CA: %+v", b)
+			t.Errorf("accepted a kubeconfig without server, token or CA: %+v", b)
 		}
 		_ = b.readKubeletConfig([]byte(config)) // must not panic
 		if _, err := b.readExtraArgs(args); err == nil {
 			for key := range b.labels {
 				if !kubeletMaySet(key) {
-					t.Errorf("accepted label %q", key)
+					t.Errorf("accepted the label %q", key)
 				}
 			}
 		}

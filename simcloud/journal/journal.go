@@ -1,10 +1,9 @@
-// Package journal keeps a map from keys to JSON documents in one append-only
-// file. What was committed survives the death of the process at any point; it
-// survives the death of the machine only as far as the kernel had written it
-// out, since commits are not synced.
+// Package journal stores a map from keys to JSON documents in one append-only file. A commit survives the death of the
+// process at any point. It only survives the death of the machine if the kernel had written it to the disk, because
+// commits are not synced.
 //
-// Each line of the file is the new value of one key. The lines of one commit
-// are bound together, so that a commit cut short is as if it had not been.
+// Each line of the file is the new value of one key. The lines of a commit belong together: if the end of a commit is
+// missing, the whole commit is dropped.
 package journal
 
 import (
@@ -21,10 +20,10 @@ import (
 	"syscall"
 )
 
-// compactAbove is the size below which garbage does not matter.
+// compactAbove is the size of the file above which it is compacted.
 const compactAbove = 8 << 20
 
-// Op sets a key to a value, or deletes it where Value is nil.
+// Op sets a key to a value, or deletes the key if Value is nil.
 type Op struct {
 	Key   string
 	Value any
@@ -34,11 +33,11 @@ type Op struct {
 type line struct {
 	Key   string          `json:"k"`
 	Value json.RawMessage `json:"v,omitempty"`
-	// More says that the commit goes on with the next line.
+	// More is whether the next line belongs to the same commit.
 	More bool `json:"more,omitempty"`
 }
 
-// position is where the line of a key's current value is.
+// position is the place of the line with a key's current value.
 type position struct {
 	offset int64
 	length int
@@ -52,27 +51,26 @@ type Journal struct {
 	mu   sync.Mutex
 	file *os.File
 	size int64
-	live int64 // bytes of the lines that places point to
-	// compactAt is the size from which compaction is tried.
+	live int64 // bytes of the lines in positions
+	// compactAt is the size above which compaction is tried.
 	compactAt int64
 	positions map[string]position
-	broken    error // set when the file's end is not what it should be
+	broken    error // set when the end of the file is not as it should be
 }
 
-// Open opens the journal in a directory, which is made if it is missing. It
-// fails while another process has it open, and when the file is damaged
-// elsewhere than at its end.
+// Open opens the journal in a directory, and creates the directory if it is missing. It returns an error while another
+// process has the journal open, and if the file is damaged anywhere except at its end.
 func Open(dir string) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make state directory: %w", err)
+		return nil, fmt.Errorf("create the state directory: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open lock of state directory: %w", err)
+		return nil, fmt.Errorf("open the lock of the state directory: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("state directory %s is in use by another process: %w", dir, err)
+		return nil, fmt.Errorf("another process uses the state directory %s: %w", dir, err)
 	}
 	j := &Journal{path: filepath.Join(dir, "journal.jsonl"), lock: lock, positions: map[string]position{},
 		compactAt: compactAbove}
@@ -86,12 +84,11 @@ func Open(dir string) (*Journal, error) {
 	return j, nil
 }
 
-// load finds the current value of each key, and cuts off a commit that did not
-// get to its end.
+// load reads the position of each key's current value, and removes an unfinished commit at the end.
 func (j *Journal) load() error {
 	var err error
 	if j.file, err = os.OpenFile(j.path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
-		return fmt.Errorf("open journal: %w", err)
+		return fmt.Errorf("open the journal: %w", err)
 	}
 	type located struct {
 		line
@@ -103,14 +100,14 @@ func (j *Journal) load() error {
 	for number := 1; ; number++ {
 		text, err := reader.ReadBytes('\n')
 		if err == io.EOF {
-			break // what follows the last newline was cut short
+			break // The text after the last newline is an unfinished line.
 		}
 		if err != nil {
-			return fmt.Errorf("read journal: %w", err)
+			return fmt.Errorf("read the journal: %w", err)
 		}
 		var l line
 		if err := json.Unmarshal(text, &l); err != nil {
-			return fmt.Errorf("journal %s is damaged in line %d: %w", j.path, number, err)
+			return fmt.Errorf("the journal %s is damaged in line %d: %w", j.path, number, err)
 		}
 		commit = append(commit, located{l, position{offset, len(text)}})
 		offset += int64(len(text))
@@ -122,12 +119,12 @@ func (j *Journal) load() error {
 		}
 	}
 	if err := j.file.Truncate(j.size); err != nil {
-		return fmt.Errorf("cut off an unfinished commit: %w", err)
+		return fmt.Errorf("remove an unfinished commit: %w", err)
 	}
 	return nil
 }
 
-// put notes where a key's value is.
+// put records the position of a key's value.
 func (j *Journal) put(key string, at position, deleted bool) {
 	j.live -= int64(j.positions[key].length)
 	if deleted {
@@ -138,7 +135,7 @@ func (j *Journal) put(key string, at position, deleted bool) {
 	j.live += int64(at.length)
 }
 
-// Commit carries out all ops or, when it fails, none.
+// Commit carries out all ops, or none if it returns an error.
 func (j *Journal) Commit(ops ...Op) error {
 	var buffer bytes.Buffer
 	positions := make([]position, len(ops))
@@ -166,11 +163,11 @@ func (j *Journal) Commit(ops ...Op) error {
 		return j.broken
 	}
 	if _, err := j.file.WriteAt(buffer.Bytes(), j.size); err != nil {
-		// Part of it may be there. The next commit must not follow it.
+		// A part of the commit may be in the file. The next commit must not follow it.
 		if cut := j.file.Truncate(j.size); cut != nil {
-			j.broken = fmt.Errorf("journal is unusable after a failed write: %w", cut)
+			j.broken = fmt.Errorf("the journal is not usable after a failed write: %w", cut)
 		}
-		return fmt.Errorf("write journal: %w", err)
+		return fmt.Errorf("write the journal: %w", err)
 	}
 	for i, op := range ops {
 		positions[i].offset += j.size
@@ -178,8 +175,8 @@ func (j *Journal) Commit(ops ...Op) error {
 	}
 	j.size += int64(buffer.Len())
 	if j.size > j.compactAt && j.size > 2*j.live {
-		// The commit stands whether or not this succeeds: without it the file
-		// only stays long. If the disk is full, the next write reports it.
+		// The commit is valid even if the compaction fails: the file only stays long. If the disk is full, the next write
+		// reports it.
 		j.compactAt = compactAbove
 		if err := j.compact(); err != nil {
 			j.compactAt = 2 * j.size
@@ -188,8 +185,7 @@ func (j *Journal) Commit(ops ...Op) error {
 	return nil
 }
 
-// Get reads the value of a key into a pointer. It reports whether the key
-// exists.
+// Get decodes the value of a key into a pointer, and reports whether the key exists.
 func (j *Journal) Get(key string, value any) (bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -207,7 +203,7 @@ func (j *Journal) Get(key string, value any) (bool, error) {
 	return true, nil
 }
 
-// Keys goes through the keys there are now, in no order.
+// Keys returns the current keys in no particular order.
 func (j *Journal) Keys() iter.Seq[string] {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -231,7 +227,7 @@ func (j *Journal) read(at position) (line, error) {
 		return l, err
 	}
 	if err := json.Unmarshal(data, &l); err != nil {
-		return l, fmt.Errorf("journal %s is damaged at byte %d: %w", j.path, at.offset, err)
+		return l, fmt.Errorf("the journal %s is damaged at byte %d: %w", j.path, at.offset, err)
 	}
 	return l, nil
 }
@@ -239,23 +235,22 @@ func (j *Journal) read(at position) (line, error) {
 func (j *Journal) readText(at position) ([]byte, error) {
 	data := make([]byte, at.length)
 	if _, err := j.file.ReadAt(data, at.offset); err != nil {
-		return nil, fmt.Errorf("read journal: %w", err)
+		return nil, fmt.Errorf("read the journal: %w", err)
 	}
 	return data, nil
 }
 
-// moreEnd is how a line ends whose commit goes on. A line without that mark
-// cannot end so, even if its value does: its own brace follows.
+// moreEnd is the end of a line with More. No other line ends like this, even if its value does, because the closing
+// brace of the line follows.
 var moreEnd = []byte(`,"more":true}` + "\n")
 
-// compact replaces the file by one without garbage. The old one stays in place
-// until the new one is complete and synced. Lines are copied, not read: it all
-// happens between two commits, and should not take long.
+// compact replaces the file by one with only the current values. The old file stays in place until the new one is
+// complete and synced. The lines are copied without decoding them, because commits wait for the compaction.
 func (j *Journal) compact() (err error) {
 	path := j.path + ".new"
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
-		return fmt.Errorf("compact journal: %w", err)
+		return fmt.Errorf("compact the journal: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -269,33 +264,32 @@ func (j *Journal) compact() (err error) {
 	for key, at := range j.positions {
 		text, err := j.readText(at)
 		if err != nil {
-			return fmt.Errorf("compact journal: %w", err)
+			return fmt.Errorf("compact the journal: %w", err)
 		}
 		if alone, more := bytes.CutSuffix(text, moreEnd); more {
 			text = append(alone, "}\n"...)
 		}
 		positions[key] = position{size, len(text)}
 		size += int64(len(text))
-		_, _ = writer.Write(text) // a failure stays and shows in Flush
+		_, _ = writer.Write(text) // Flush returns the error.
 	}
 	if err := errors.Join(writer.Flush(), file.Sync()); err != nil {
-		return fmt.Errorf("compact journal: %w", err)
+		return fmt.Errorf("compact the journal: %w", err)
 	}
 	if err := os.Rename(path, j.path); err != nil {
-		return fmt.Errorf("compact journal: %w", err)
+		return fmt.Errorf("compact the journal: %w", err)
 	}
 	j.file.Close()
 	j.file, j.positions, j.size, j.live = file, positions, size, size
 	return nil
 }
 
-// Close writes everything out to the disk and lets another process open the
-// journal.
+// Close syncs the file and lets another process open the journal.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.broken == nil {
-		j.broken = errors.New("journal is closed")
+		j.broken = errors.New("the journal is closed")
 	}
 	return errors.Join(j.file.Sync(), j.file.Close(), j.lock.Close())
 }

@@ -18,8 +18,7 @@ func open(t *testing.T, dir string) *Journal {
 	return j
 }
 
-// die lets go of the journal as a killed process does: nothing is written any
-// more.
+// die closes the files like a killed process, without writing anything.
 func (j *Journal) die() {
 	j.file.Close()
 	j.lock.Close()
@@ -32,7 +31,7 @@ func commit(t *testing.T, j *Journal, ops ...Op) {
 	}
 }
 
-// content is the whole map as "key=value" in order.
+// content returns the whole map as "key=value" in order.
 func content(t *testing.T, j *Journal) string {
 	t.Helper()
 	var all []string
@@ -64,8 +63,8 @@ func TestCommitsSurviveDeath(t *testing.T) {
 	}
 }
 
-// A file cut at any byte must read as the state after some whole commit.
-func TestACommitCutAnywhereIsAllOrNothing(t *testing.T) {
+// A file that is cut at any byte contains the state after a complete commit.
+func TestUnfinishedCommitIsDropped(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir)
 	commit(t, j, Op{"a", "1"})
@@ -87,19 +86,19 @@ func TestACommitCutAnywhereIsAllOrNothing(t *testing.T) {
 		}
 		j := open(t, dir)
 		if got := content(t, j); got != want {
-			t.Fatalf("cut at %d: got %q, want %q", cut, got, want)
+			t.Fatalf("cut at %d: got %q, expected %q", cut, got, want)
 		}
 		commit(t, j, Op{"d", "4"})
 		j.die()
 		j = open(t, dir)
 		if got := content(t, j); got != want+" d=4" {
-			t.Fatalf("cut at %d and went on: got %q", cut, got)
+			t.Fatalf("after a cut at %d and another commit: got %q", cut, got)
 		}
 		j.die()
 	}
 }
 
-func TestDamageInTheMiddleIsNotPassedOver(t *testing.T) {
+func TestDamageInTheMiddleIsReported(t *testing.T) {
 	dir := t.TempDir()
 	text := `{"k":"a","v":"1"}` + "\n" + `{"k":"b",` + "\n" + `{"k":"c","v":"1"}` + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), []byte(text), 0o600); err != nil {
@@ -110,7 +109,7 @@ func TestDamageInTheMiddleIsNotPassedOver(t *testing.T) {
 	}
 }
 
-func TestOnlyOneProcessHasIt(t *testing.T) {
+func TestOnlyOneProcessOpensJournal(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir)
 	if _, err := Open(dir); err == nil {
@@ -136,19 +135,19 @@ func TestCompactionKeepsEverything(t *testing.T) {
 		compacted = compacted || j.size < size
 	}
 	if !compacted || j.size > 2*compactAbove {
-		t.Errorf("40 MiB of garbage left %d bytes", j.size)
+		t.Errorf("the file has %d bytes after 40 MiB of garbage", j.size)
 	}
 	want := content(t, j)
 	j.die()
 	j = open(t, dir)
 	defer j.Close()
 	if got := content(t, j); got != want || !strings.Contains(got, "k39=39") || !strings.Contains(got, "k0=0") {
-		t.Error("content changed")
+		t.Error("the content changed")
 	}
 }
 
-// The mark that binds lines together goes, the same text in a value stays.
-func TestCompactionUnbindsLines(t *testing.T) {
+// Compaction removes the mark that lines belong together, but not the same text in a value.
+func TestCompactionSeparatesLines(t *testing.T) {
 	j := open(t, t.TempDir())
 	tricky := map[string]any{"a": 1, "more": true}
 	commit(t, j, Op{"x", tricky}, Op{"y", tricky}, Op{"z", "plain"})
@@ -168,7 +167,7 @@ func TestCompactionUnbindsLines(t *testing.T) {
 	}
 }
 
-func TestAFailedWriteChangesNothing(t *testing.T) {
+func TestFailedWriteChangesNothing(t *testing.T) {
 	j := open(t, t.TempDir())
 	commit(t, j, Op{"a", "1"})
 	if err := j.Commit(Op{"a", "2"}, Op{"b", func() {}}); err == nil {
@@ -177,12 +176,12 @@ func TestAFailedWriteChangesNothing(t *testing.T) {
 	if got := content(t, j); got != "a=1" {
 		t.Errorf("got %q", got)
 	}
-	j.file.Close() // the next write fails, and so does cutting it off
+	j.file.Close() // The next write fails, and so does removing it.
 	if err := j.Commit(Op{"a", "3"}); err == nil {
 		t.Error("wrote to a closed file")
 	}
 	if err := j.Commit(Op{"a", "4"}); err == nil || j.broken == nil {
-		t.Errorf("went on after an uncertain write: %v", err)
+		t.Errorf("a commit after an uncertain write: %v", err)
 	}
 	j.lock.Close()
 }

@@ -23,7 +23,7 @@ func (s *Server) routeAdmin() {
 	} {
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if s.adminToken == "" || !sameSecret(bearer(r), s.adminToken) {
-				s.fail(w, failf(simcloud.CodeUnauthorized, "admin token is missing or wrong"))
+				s.fail(w, failf(simcloud.CodeUnauthorized, "the admin token is missing or wrong"))
 				return
 			}
 			result, err := do(r)

@@ -10,16 +10,16 @@ import (
 	"machinist.dev/machinist/simcloud/fault"
 )
 
-// call is a customer's call, read and ready to be carried out.
+// call is a decoded call of a customer.
 type call struct {
 	account string
-	// instance is what fault rules match on.
+	// instance is the instance that fault rules match.
 	instance *simcloud.Instance
-	// effect carries the call out. Faults befall the instance it makes.
+	// effect carries the call out. faults are faults of the instance that it creates.
 	effect func(faults []simcloud.InstanceFault) (any, error)
 }
 
-// prepare reads a request. What is wrong with it is said before any fault.
+// prepare decodes a request. Its errors take precedence over faults.
 type prepare func(r *http.Request, account string) (call, error)
 
 func (s *Server) routeCustomer() {
@@ -45,13 +45,13 @@ func (s *Server) routeCustomer() {
 	}
 }
 
-// customer is the way of every customer's call: who, what, what goes wrong,
-// the effect, the answer.
+// customer returns the handler of a customer's call. It authenticates the account, decodes the request, applies the
+// fault rules, carries the call out and answers.
 func (s *Server) customer(operation string, prepare prepare) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		account, ok := s.cloud.Authenticate(bearer(r))
 		if !ok {
-			s.finish(w, operation, nil, failf(simcloud.CodeUnauthorized, "token is missing or wrong"))
+			s.finish(w, operation, nil, failf(simcloud.CodeUnauthorized, "the token is missing or wrong"))
 			return
 		}
 		c, err := prepare(r, account)
@@ -65,7 +65,7 @@ func (s *Server) customer(operation string, prepare prepare) http.HandlerFunc {
 			return
 		}
 		if !s.wait(d.Before) {
-			s.finish(w, operation, nil, failf(simcloud.CodeUnavailable, "the cloud is being shut down"))
+			s.finish(w, operation, nil, failf(simcloud.CodeUnavailable, "the cloud is shutting down"))
 			return
 		}
 		var result any
@@ -73,18 +73,18 @@ func (s *Server) customer(operation string, prepare prepare) http.HandlerFunc {
 			result, err = c.effect(d.Instance)
 		}
 		if !s.wait(d.After) {
-			err = failf(simcloud.CodeUnavailable, "the cloud is being shut down")
+			err = failf(simcloud.CodeUnavailable, "the cloud is shutting down")
 		}
 		if d.Fails && d.Late > 0 {
 			go func() {
 				if s.wait(d.Late) {
-					_, _ = c.effect(d.Instance) // the caller has had an answer
+					_, _ = c.effect(d.Instance) // The caller already has its answer.
 				}
 			}()
 		}
 		if d.Fails && d.Drop {
 			s.statistics.count(operation, dropped)
-			panic(http.ErrAbortHandler) // net/http's way to close a connection without an answer
+			panic(http.ErrAbortHandler) // This is how net/http closes a connection without an answer.
 		}
 		if d.Fails {
 			err = d.Error
@@ -93,7 +93,7 @@ func (s *Server) customer(operation string, prepare prepare) http.HandlerFunc {
 	}
 }
 
-// finish answers and counts.
+// finish answers a call and counts it.
 func (s *Server) finish(w http.ResponseWriter, operation string, result any, err error) {
 	if err != nil {
 		s.statistics.count(operation, outcome(err))
@@ -114,19 +114,19 @@ func (s *Server) createInstance(r *http.Request, account string) (call, error) {
 		func(faults []simcloud.InstanceFault) (any, error) { return s.cloud.Create(account, req, faults) }}, nil
 }
 
-// about is a call on the instance that the path names, in whatever case.
-func (s *Server) about(r *http.Request, account string, effect func(id string) (any, error)) (call, error) {
+// onInstance returns a call on the instance in the path. The ID may be in upper case.
+func (s *Server) onInstance(r *http.Request, account string, effect func(id string) (any, error)) (call, error) {
 	id := strings.ToLower(r.PathValue("id"))
 	instance, _ := s.cloud.Current(account, id)
 	return call{account, instance, func([]simcloud.InstanceFault) (any, error) { return effect(id) }}, nil
 }
 
 func (s *Server) getInstance(r *http.Request, account string) (call, error) {
-	return s.about(r, account, func(id string) (any, error) { return s.cloud.Get(account, id) })
+	return s.onInstance(r, account, func(id string) (any, error) { return s.cloud.Get(account, id) })
 }
 
 func (s *Server) deleteInstance(r *http.Request, account string) (call, error) {
-	return s.about(r, account, func(id string) (any, error) { return s.cloud.Delete(account, id) })
+	return s.onInstance(r, account, func(id string) (any, error) { return s.cloud.Delete(account, id) })
 }
 
 func (s *Server) updateInstance(r *http.Request, account string) (call, error) {
@@ -134,7 +134,7 @@ func (s *Server) updateInstance(r *http.Request, account string) (call, error) {
 	if err := decode(r, &req); err != nil {
 		return call{}, err
 	}
-	return s.about(r, account, func(id string) (any, error) { return s.cloud.Update(account, id, req) })
+	return s.onInstance(r, account, func(id string) (any, error) { return s.cloud.Update(account, id, req) })
 }
 
 func (s *Server) updateTags(r *http.Request, account string) (call, error) {
@@ -142,7 +142,7 @@ func (s *Server) updateTags(r *http.Request, account string) (call, error) {
 	if err := decode(r, &req); err != nil {
 		return call{}, err
 	}
-	return s.about(r, account, func(id string) (any, error) { return s.cloud.UpdateTags(account, id, req) })
+	return s.onInstance(r, account, func(id string) (any, error) { return s.cloud.UpdateTags(account, id, req) })
 }
 
 func (s *Server) listAddresses(r *http.Request, account string) (call, error) {
@@ -166,7 +166,7 @@ func (s *Server) deleteAddress(r *http.Request, account string) (call, error) {
 }
 
 func (s *Server) consoleOutput(r *http.Request, account string) (call, error) {
-	return s.about(r, account, func(id string) (any, error) {
+	return s.onInstance(r, account, func(id string) (any, error) {
 		output, err := s.cloud.Console(account, id)
 		return simcloud.Console{Output: output}, err
 	})
@@ -181,8 +181,8 @@ func (s *Server) listInstances(r *http.Request, account string) (call, error) {
 		func([]simcloud.InstanceFault) (any, error) { return s.cloud.List(account, o) }}, nil
 }
 
-// listOptions reads what the client wrote. A parameter that does not exist
-// would widen the list if it were passed over.
+// listOptions decodes the parameters of a list. An unknown parameter is an error, because ignoring it would return too
+// much.
 func listOptions(q url.Values) (simcloud.ListInstancesOptions, error) {
 	o := simcloud.ListInstancesOptions{Tags: map[string]string{}}
 	for name, values := range q {
@@ -192,7 +192,7 @@ func listOptions(q url.Values) (simcloud.ListInstancesOptions, error) {
 			for _, tag := range values {
 				key, value, exact := strings.Cut(tag, "=")
 				if other, twice := o.Tags[key]; twice && exact && other != value {
-					return o, failf(simcloud.CodeInvalidParameter, "tag: %q is asked for with two values", key)
+					return o, failf(simcloud.CodeInvalidParameter, "tag: %q has two values", key)
 				}
 				if exact {
 					o.Tags[key] = value
@@ -221,28 +221,28 @@ func listOptions(q url.Values) (simcloud.ListInstancesOptions, error) {
 			}
 			o.Limit = limit
 		default:
-			return o, failf(simcloud.CodeInvalidParameter, "%s: is not a parameter of a list", name)
+			return o, failf(simcloud.CodeInvalidParameter, "%s: not a parameter of a list", name)
 		}
 		if len(values) > 1 {
-			return o, failf(simcloud.CodeInvalidParameter, "%s: is there %d times", name, len(values))
+			return o, failf(simcloud.CodeInvalidParameter, "%s: the parameter occurs %d times", name, len(values))
 		}
 	}
 	return o, nil
 }
 
 func (s *Server) listRegions(_ *http.Request, account string) (call, error) {
-	return reading(account, func() any { return simcloud.RegionList{Regions: s.cloud.Regions(account)} })
+	return readOnlyCall(account, func() any { return simcloud.RegionList{Regions: s.cloud.Regions(account)} })
 }
 
 func (s *Server) listInstanceTypes(_ *http.Request, account string) (call, error) {
-	return reading(account, func() any { return simcloud.InstanceTypeList{InstanceTypes: s.cloud.InstanceTypes()} })
+	return readOnlyCall(account, func() any { return simcloud.InstanceTypeList{InstanceTypes: s.cloud.InstanceTypes()} })
 }
 
 func (s *Server) listImages(_ *http.Request, account string) (call, error) {
-	return reading(account, func() any { return simcloud.ImageList{Images: s.cloud.Images()} })
+	return readOnlyCall(account, func() any { return simcloud.ImageList{Images: s.cloud.Images()} })
 }
 
-// reading is a call about no instance that cannot fail by itself.
-func reading(account string, read func() any) (call, error) {
+// readOnlyCall returns a call that is not about an instance and cannot fail.
+func readOnlyCall(account string, read func() any) (call, error) {
 	return call{account, nil, func([]simcloud.InstanceFault) (any, error) { return read(), nil }}, nil
 }

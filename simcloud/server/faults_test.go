@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-func TestAFaultBeforeTheEffectPreventsIt(t *testing.T) {
+func TestFaultPreventsEffect(t *testing.T) {
 	s := newService(t)
 	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1, Effect: simcloud.FaultEffect{
 		Error: simcloud.CodeThrottled, RetryAfter: simcloud.Duration(1500 * time.Millisecond)}})
@@ -21,12 +21,12 @@ func TestAFaultBeforeTheEffectPreventsIt(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if n := s.created(); n != 0 {
-		t.Errorf("%d instances were made", n)
+		t.Errorf("%d instances were created", n)
 	}
 	s.create()
 }
 
-func TestAFaultAfterTheEffectHidesIt(t *testing.T) {
+func TestFaultAfterEffectHidesIt(t *testing.T) {
 	for name, effect := range map[string]simcloud.FaultEffect{
 		"error": {Error: simcloud.CodeInternalError, AfterEffect: true},
 		"drop":  {DropConnection: true, AfterEffect: true},
@@ -41,11 +41,11 @@ func TestAFaultAfterTheEffectHidesIt(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if n := s.created(); n != 1 {
-				t.Errorf("%d instances were made", n)
+				t.Errorf("%d instances were created", n)
 			}
 			s.create()
 			if n := s.created(); n != 1 {
-				t.Errorf("%d instances after the same token again", n)
+				t.Errorf("%d instances after a second call with the same token", n)
 			}
 			stats, err := s.admin.Statistics(t.Context())
 			if err != nil || stats.Calls[simcloud.OperationCreateInstance].Total != 2 ||
@@ -56,8 +56,8 @@ func TestAFaultAfterTheEffectHidesIt(t *testing.T) {
 	}
 }
 
-// A caller that gives up does not stop what it asked for.
-func TestALateCallTakesEffectWithoutItsCaller(t *testing.T) {
+// If a caller gives up, its call is still carried out.
+func TestLateCallIsCarriedOutWithoutItsCaller(t *testing.T) {
 	s := newService(t)
 	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance,
 		Effect: simcloud.FaultEffect{Latency: simcloud.Duration(time.Minute)}})
@@ -73,13 +73,13 @@ func TestALateCallTakesEffectWithoutItsCaller(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if n := s.created(); n != 0 {
-		t.Errorf("%d instances before the latency passed", n)
+		t.Errorf("%d instances before the latency has passed", n)
 	}
 	s.clock.Step(time.Minute)
 	eventually(t, func() bool { return s.created() == 1 })
 }
 
-func TestACallTakesEffectAfterItsError(t *testing.T) {
+func TestCallIsCarriedOutAfterItsError(t *testing.T) {
 	s := newService(t)
 	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1, Effect: simcloud.FaultEffect{
 		Error: simcloud.CodeUnavailable, EffectDelay: simcloud.Duration(time.Minute),
@@ -90,14 +90,14 @@ func TestACallTakesEffectAfterItsError(t *testing.T) {
 	eventually(t, s.clock.HasWaiters)
 	s.clock.Step(time.Minute - 1)
 	if n := s.created(); n != 0 {
-		t.Errorf("%d instances before the time", n)
+		t.Errorf("%d instances before the delay has passed", n)
 	}
 	s.clock.Step(1)
 	eventually(t, func() bool { return s.created() == 1 })
 }
 
-// A client that reads whatever comes would fill its memory.
-func TestAHugeAnswerIsCutOff(t *testing.T) {
+// A client that reads an answer of any size would run out of memory.
+func TestClientRefusesHugeAnswer(t *testing.T) {
 	s := newService(t)
 	huge := 256 << 20
 	if _, err := s.admin.PatchSettings(t.Context(),
@@ -112,7 +112,7 @@ func TestAHugeAnswerIsCutOff(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if read := after.TotalAlloc - before.TotalAlloc; read > uint64(huge) {
-		t.Errorf("%d bytes were taken for an answer of which %d are too many", read, huge)
+		t.Errorf("the client allocated %d bytes for an answer of %d bytes", read, huge)
 	}
 	small := 1 << 10
 	if _, err := s.admin.PatchSettings(t.Context(),
@@ -120,11 +120,11 @@ func TestAHugeAnswerIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.client.ListInstances(t.Context(), simcloud.ListInstancesOptions{}); err != nil {
-		t.Errorf("white space before an answer: %v", err)
+		t.Errorf("with white space before the answer: %v", err)
 	}
 }
 
-func TestAddressesOverTheWire(t *testing.T) {
+func TestAddressesOverHTTP(t *testing.T) {
 	s, ctx := newService(t), t.Context()
 	keep := true
 	if _, err := s.admin.PatchSettings(ctx,
@@ -135,17 +135,17 @@ func TestAddressesOverTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := s.client.ListAddresses(ctx, simcloud.ListInstancesOptions{Name: "is not used",
+	list, err := s.client.ListAddresses(ctx, simcloud.ListInstancesOptions{Name: "is ignored",
 		States: []simcloud.InstanceState{simcloud.StateTerminated}})
 	if err != nil || len(list.Addresses) != 1 || list.Addresses[0].InstanceID != in.ID {
 		t.Fatalf("addresses %+v, error %v", list, err)
 	}
 	if err := s.client.DeleteAddress(ctx,
 		strings.ToUpper(list.Addresses[0].ID)); simcloud.CodeOf(err) != simcloud.CodeConflict {
-		t.Errorf("deleting one in use: %v", err)
+		t.Errorf("delete an address in use: %v", err)
 	}
 	if got, err := s.client.GetInstance(ctx, strings.ToUpper(in.ID)); err != nil || got.ID != in.ID {
-		t.Errorf("by an id in other case: %+v %v", got, err)
+		t.Errorf("with an ID in upper case: %+v %v", got, err)
 	}
 }
 
@@ -163,11 +163,11 @@ func TestStoppingEndsLatencies(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if n := s.created(); n != 0 {
-		t.Errorf("%d instances were made", n)
+		t.Errorf("%d instances were created", n)
 	}
 }
 
-func TestARuleForOneInstance(t *testing.T) {
+func TestRuleForOneInstance(t *testing.T) {
 	s, ctx := newService(t), t.Context()
 	inst := s.create()
 	other := wanted
@@ -186,7 +186,7 @@ func TestARuleForOneInstance(t *testing.T) {
 	}
 }
 
-func TestALaunchFaultBefallsTheInstance(t *testing.T) {
+func TestLaunchFaultAppliesToInstance(t *testing.T) {
 	s, ctx := newService(t), t.Context()
 	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Match: simcloud.FaultMatch{Name: "w*"},
 		Effect: simcloud.FaultEffect{
@@ -199,7 +199,7 @@ func TestALaunchFaultBefallsTheInstance(t *testing.T) {
 	}
 }
 
-// eventually waits for a condition, at most ten seconds.
+// eventually waits at most ten seconds for a condition.
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -208,7 +208,7 @@ func eventually(t *testing.T, condition func() bool) {
 	for !condition() {
 		select {
 		case <-deadline:
-			t.Fatal("the condition never held")
+			t.Fatal("the condition was never met")
 		case <-tick.C:
 		}
 	}

@@ -1,8 +1,8 @@
-// Package server is the HTTP API of the simulated cloud: it knows who calls,
-// what goes wrong with the call, and how the answer is written.
+// Package server is the HTTP API of the simulated cloud. It authenticates callers, applies fault rules and encodes
+// answers.
 //
-// Customers call below /v1 with their account's token, the operator of the
-// simulation below /admin/v1 with the admin token. /healthz answers anyone.
+// Customers call paths below /v1 with the token of their account. The operator of the simulation calls paths below
+// /admin/v1 with the admin token. /healthz needs no token.
 package server
 
 import (
@@ -28,18 +28,18 @@ import (
 	"machinist.dev/machinist/simcloud/fault"
 )
 
-// maxRequestBytes bounds a request's body: user data in base64 and the rest.
+// maxRequestBytes limits the body of a request, which contains the user data in base64.
 const maxRequestBytes = 1 << 20
 
 // Options of a Server. Cloud and Rules are required.
 type Options struct {
 	Cloud *cloud.Cloud
 	Rules *fault.Rules
-	// AdminToken opens /admin/v1. Empty: it stays closed.
+	// AdminToken is the token for /admin/v1. If it is empty, all calls to /admin/v1 are refused.
 	AdminToken string
-	// Clock measures latencies. Default: the real one.
+	// Clock measures latencies. Default: the real clock.
 	Clock clock.Clock
-	// Log gets one line per call that failed inside. Default: slog's.
+	// Log gets one line for each call that failed with an internal error. Default: slog's default.
 	Log *slog.Logger
 }
 
@@ -52,12 +52,12 @@ type Server struct {
 	log        *slog.Logger
 	statistics statistics
 	mux        *http.ServeMux
-	// stopping ends the latencies of calls under way.
+	// stopping is closed when the server stops, which ends latencies.
 	stopping <-chan struct{}
 }
 
-// New makes a server. When the context ends, calls that wait for a fault's
-// latency are answered as unavailable.
+// New returns a server. When the context ends, calls that wait for the latency of a fault are answered with
+// CodeUnavailable.
 func New(ctx context.Context, o Options) *Server {
 	s := &Server{
 		cloud: o.Cloud, rules: o.Rules, adminToken: o.AdminToken, clock: o.Clock, log: o.Log,
@@ -74,7 +74,7 @@ func New(ctx context.Context, o Options) *Server {
 	s.routeCustomer()
 	s.routeAdmin()
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		// Not NotFound: a wrong URL must not look like an instance that is gone.
+		// The code is not CodeNotFound, because a wrong URL must not look like a missing instance.
 		s.fail(w, failf(simcloud.CodeInvalidParameter, "%s %q is not part of the API", r.Method, r.URL.Path))
 	})
 	return s
@@ -86,7 +86,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// bearer is the token that a request carries.
+// bearer returns the token of a request.
 func bearer(r *http.Request) string {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
@@ -95,21 +95,20 @@ func bearer(r *http.Request) string {
 	return token
 }
 
-// sameSecret compares without telling by its duration where two differ.
+// sameSecret compares two secrets in constant time.
 func sameSecret(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// decode reads a request's body strictly: a field that does not exist is a
-// mistake of the caller, not something to pass over.
+// decode decodes the body of a request. Unknown fields are errors of the caller.
 func decode(r *http.Request, into any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
 	if err == nil {
 		if _, rest := decoder.Token(); rest != io.EOF {
-			err = errors.New("there is something after the object")
+			err = errors.New("there is more than one JSON value")
 		}
 	}
 	if err != nil {
@@ -118,7 +117,7 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-// succeed writes an answer after so many bytes of white space.
+// succeed writes an answer after padding bytes of white space.
 func (s *Server) succeed(w http.ResponseWriter, result any, padding int) {
 	if result == nil {
 		w.WriteHeader(http.StatusNoContent)
@@ -131,7 +130,7 @@ func (s *Server) succeed(w http.ResponseWriter, result any, padding int) {
 func (s *Server) fail(w http.ResponseWriter, err error) {
 	e, ok := errors.AsType[*simcloud.Error](err)
 	if !ok {
-		s.log.Error("a call failed inside", "error", err)
+		s.log.Error("call failed with an internal error", "error", err)
 		e = &simcloud.Error{Code: simcloud.CodeInternalError, Message: err.Error()}
 	}
 	if e.RetryAfter > 0 {
@@ -144,13 +143,13 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 		RetryAfter: simcloud.Duration(e.RetryAfter)}, 0)
 }
 
-// space may come before any JSON.
+// space is white space, which JSON allows before a value.
 var space = bytes.Repeat([]byte{' '}, 64<<10)
 
 func (s *Server) write(w http.ResponseWriter, status int, body any, padding int) {
 	data, err := json.Marshal(body)
-	if err != nil { // of our own types: cannot be
-		s.log.Error("an answer cannot be encoded", "error", err)
+	if err != nil { // All types can be encoded.
+		s.log.Error("cannot encode an answer", "error", err)
 		status, data = http.StatusInternalServerError, []byte(`{"code":"InternalError"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -158,15 +157,14 @@ func (s *Server) write(w http.ResponseWriter, status int, body any, padding int)
 	for padding > 0 {
 		n, err := w.Write(space[:min(padding, len(space))])
 		if err != nil {
-			return // the caller has gone, or had enough
+			return // The caller closed the connection.
 		}
 		padding -= n
 	}
-	_, _ = w.Write(append(data, '\n')) // the caller may be gone
+	_, _ = w.Write(append(data, '\n')) // The caller may have closed the connection.
 }
 
-// wait lets a latency pass, whether or not the caller still waits. It reports
-// false when the server stops meanwhile.
+// wait waits for a latency, even if the caller has given up. It returns false if the server stops meanwhile.
 func (s *Server) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true

@@ -24,7 +24,7 @@ type noHosts struct{}
 func (noHosts) Start(host.Spec, host.Reporter) {}
 func (noHosts) Stop(string)                    {}
 
-// service is a server with one client of each kind; its time stands still.
+// service is a server with a customer and an admin client. Its clock stands still.
 type service struct {
 	t      testing.TB
 	url    string
@@ -106,7 +106,7 @@ func (s *service) created() int {
 	return d.InstancesCreated
 }
 
-func TestEveryCallOverTheWire(t *testing.T) {
+func TestCustomerCallsOverHTTP(t *testing.T) {
 	s, ctx := newService(t), t.Context()
 	inst := s.create()
 	if got, err := s.client.GetInstance(ctx, inst.ID); err != nil || got.ProviderID != inst.ProviderID ||
@@ -163,7 +163,7 @@ func TestEveryCallOverTheWire(t *testing.T) {
 		t.Errorf("delete: %+v %v", got, err)
 	}
 	if _, err := s.client.GetInstance(ctx, "i-0"); simcloud.CodeOf(err) != simcloud.CodeNotFound {
-		t.Errorf("get of nothing: %v", err)
+		t.Errorf("get a missing instance: %v", err)
 	}
 
 	stats, err := s.admin.Statistics(ctx)
@@ -174,7 +174,7 @@ func TestEveryCallOverTheWire(t *testing.T) {
 	}
 }
 
-func TestAdministrationOverTheWire(t *testing.T) {
+func TestAdminCallsOverHTTP(t *testing.T) {
 	s, ctx := newService(t), t.Context()
 	inst := s.create()
 	rec, err := s.admin.AddInstanceFault(ctx, inst.ID, simcloud.InstanceFault{Kind: simcloud.FaultSilent,
@@ -226,14 +226,14 @@ func TestAdministrationOverTheWire(t *testing.T) {
 		t.Error(err)
 	}
 	if err := s.admin.RemoveFault(ctx, ""); simcloud.CodeOf(err) != simcloud.CodeInvalidParameter {
-		t.Errorf("an empty id: %v", err)
+		t.Errorf("an empty ID: %v", err)
 	}
 	if err := s.admin.ClearFaults(ctx); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTokensGiveAccessToTheirOwnProjectOnly(t *testing.T) {
+func TestTokensAuthenticate(t *testing.T) {
 	s, ctx := newService(t), t.Context()
 	for _, token := range []string{"wrong", "admin", "A"} {
 		if _, err := s.as(token).ListRegions(ctx); simcloud.CodeOf(err) != simcloud.CodeUnauthorized {
@@ -257,7 +257,7 @@ func TestTokensGiveAccessToTheirOwnProjectOnly(t *testing.T) {
 	}
 }
 
-func TestMalformedRequests(t *testing.T) {
+func TestInvalidRequestsAreRefused(t *testing.T) {
 	s := newService(t)
 	inst := s.create()
 	for _, test := range []struct {
@@ -268,7 +268,7 @@ func TestMalformedRequests(t *testing.T) {
 		{"POST", "/v1/instances", `{`, 400, "body"},
 		{"POST", "/v1/instances", ``, 400, "body"},
 		{"POST", "/v1/instances", `{"regoin":"x"}`, 400, "regoin"},
-		{"POST", "/v1/instances", `{} {}`, 400, "after"},
+		{"POST", "/v1/instances", `{} {}`, 400, "more than one"},
 		{"POST", "/v1/instances", `{"userData":"not base64!"}`, 400, "body"},
 		{"POST", "/v1/instances", `{"name":"` + strings.Repeat("x", maxRequestBytes) + `"}`, 400, "large"},
 		{"POST", "/v1/instances", `null`, 400, "region"},

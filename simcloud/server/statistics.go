@@ -8,17 +8,17 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// dropped is the outcome of a call whose connection a fault closed.
+// dropped is the result of a call whose connection a fault closed.
 const dropped = "Dropped"
 
-// statistics count customers' calls.
+// statistics count the calls of customers.
 type statistics struct {
 	start time.Time
 	mu    sync.Mutex
 	calls map[string]simcloud.CallStatistics
 }
 
-// count notes a call and its outcome, "" for success.
+// count records a call and its result, which is "" for success.
 func (s *statistics) count(operation, outcome string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *statistics) snapshot() *simcloud.Statistics {
 	return out
 }
 
-// outcome is the code of an error, as the caller sees it.
+// outcome returns the code of an error that the caller sees.
 func outcome(err error) string {
 	if code := simcloud.CodeOf(err); code != "" {
 		return string(code)

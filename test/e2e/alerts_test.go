@@ -76,7 +76,7 @@ func TestAlertsAboutTheFleetFireForTheirCauseOnly(t *testing.T) {
 // aboutProcesses reports whether a panel is about what only the journey of the processes has.
 func aboutProcesses(panel string) bool {
 	return slices.Contains([]string{"rollout/Machines of a migration", "rollout/Stuck migrations",
-		"controllers/Providers that the operator cannot install"}, panel)
+		"controllers/Degraded Providers"}, panel)
 }
 
 // quiet returns when Prometheus has seen that many machines run for longer than any of the rules waits, and no alert

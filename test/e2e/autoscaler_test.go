@@ -137,7 +137,7 @@ func TestAnAutoscalerScalesFromZeroAndBack(t *testing.T) {
 	if _, err := a.groups(); err == nil {
 		t.Error("the autoscaler of this test is kinder than the real one: it reads groups beside a malformed one")
 	}
-	contains(t, m.command("why", "md/bad"), "scales none of its groups because of that", `"four" is not a number`)
+	contains(t, m.command("why", "md/bad"), "scales none of its groups", `"four" is not a number`)
 	m.kubectl("patch", "md/batch", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"small"}}}}}`)
 	m.kubectl("delete", "md/bad")
 	a.await("the capacity of the first class", func(groups map[string]*nodeGroup) bool {

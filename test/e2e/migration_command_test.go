@@ -26,12 +26,12 @@ func TestMigrationByTheCommandLine(t *testing.T) {
 	if !strings.Contains(manifests, "kind: MachineDeployment") || strings.Contains(manifests, v1beta1.LabelFreeze) {
 		t.Errorf("the manifests are\n%s", manifests)
 	}
-	f.wantWritten("Next: It waits for you.", "migrate", "run", m.name, "--accept", strings.TrimSpace(accept))
+	f.wantWritten("Next: The migration waits for you.", "migrate", "run", m.name, "--accept", strings.TrimSpace(accept))
 	if out, err := f.tryCommand("migrate", "commit", m.name); err == nil {
 		t.Fatalf("it was committed without a confirmation:\n%s", out)
 	}
-	f.wantWritten("Adopted: all instances are Machinist's", "migrate", "status", m.name)
-	f.wantWritten("the fleet is Machinist's alone", "migrate", "commit", m.name, "--yes")
+	f.wantWritten("Adopted: Machinist manages all instances", "migrate", "status", m.name)
+	f.wantWritten("Machinist alone manages the fleet", "migrate", "commit", m.name, "--yes")
 	if out, err := f.tryCommand("migrate", "abort", m.name); err == nil || !strings.Contains(out, "past the point of no return") {
 		t.Errorf("after the end an abort says %v:\n%s", err, out)
 	}

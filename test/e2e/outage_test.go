@@ -82,7 +82,7 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	for _, address := range []string{manager, provider} {
 		eventually(t, "the process tells of the outage", func() (bool, string) {
 			_, body := get(t, "http://"+address+"/readyz", "")
-			return strings.Contains(body, "frozen: The target cluster cannot be reached since "), body
+			return strings.Contains(body, "frozen: The target cluster has been unreachable since "), body
 		})
 	}
 	m.scale(6)

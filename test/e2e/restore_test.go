@@ -59,7 +59,7 @@ func TestAFleetIsRestoredAfterItsControlClusterWasLost(t *testing.T) {
 		}
 	}
 	m.kubectl("wait", "md/workers", "--for=condition=Ready", "--timeout=60s")
-	contains(t, m.command("restore", "-f", file, "--from-cluster="+former), "50 there before")
+	contains(t, m.command("restore", "-f", file, "--from-cluster="+former), "50 existed already")
 	m.same("after restoring again", instances, nodes)
 
 	t.Log("Machinist works on: one more, and one less, is one instance of each")

@@ -84,7 +84,7 @@ func TestEtcdIsPutBackToASnapshotUnderRunningProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contains(t, string(log), "put back to an older state")
+	contains(t, string(log), "restored to an older state")
 
 	t.Log("machines without an instance are replaced, the others are as before")
 	m.running(size + 3)
@@ -114,9 +114,9 @@ func TestEtcdIsPutBackToASnapshotUnderRunningProcesses(t *testing.T) {
 		}
 	}
 	contains(t, m.command("orphans", "adopt", "--all", "--set", set, "--dry-run"), "Nothing was changed")
-	contains(t, m.command("orphans", "adopt", "--all", "--set", set), "6 machines made")
+	contains(t, m.command("orphans", "adopt", "--all", "--set", set), "6 machines created")
 	m.running(size + 4 + 6)
-	contains(t, m.command("orphans", "adopt", "--all", "--set", set), "0 machines made")
+	contains(t, m.command("orphans", "adopt", "--all", "--set", set), "0 machines created")
 	if again := m.launches(); !maps.Equal(again, now) {
 		t.Errorf("the instances are %v, not %v", again, now)
 	}

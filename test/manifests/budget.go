@@ -34,7 +34,7 @@ func budgets() []Bad {
 	)
 	return append(all, table(ByManager, "MachineDisruptionBudget", Budget,
 		row{"with a schedule in words", window("at night", "", "1h"), reports(first + ".schedule")},
-		row{"with a schedule that is never", window("0 0 30 2 *", "", "1h"), reports(first+".schedule", "never comes")},
+		row{"with a schedule that is never", window("0 0 30 2 *", "", "1h"), reports(first+".schedule", "never matches")},
 		row{"with a schedule without a time", window("@every 1h", "", "1h"), reports(first + ".schedule")},
 		row{"with a zone in its schedule", window("TZ=UTC 0 22 * * *", "", "1h"), reports(first+".schedule", "timeZone")},
 		row{"with a zone that is none", window("0 22 * * *", "Europe/Atlantis", "1h"), reports(first + ".timeZone")},

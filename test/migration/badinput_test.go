@@ -76,7 +76,7 @@ func TestANameThatIsTakenBlocksAMigration(t *testing.T) {
 			Template: v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: labels},
 				Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}}}})
 	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
-	x.passes("over", notPlanned("NameTaken MachineDeployment/general", "Delete or rename it"))
+	x.passes("over", notPlanned("NameTaken MachineDeployment/general", "Delete or rename that "))
 }
 
 // Rule: migration-names-are-free.
@@ -87,7 +87,7 @@ func TestASecretOfThatNameBlocksAMigration(t *testing.T) {
 	name := class.ContentName("sim") + "-credentials"
 	x.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: name}})
 	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
-	x.passes("over", notPlanned("NameTaken Secret/"+name, "Delete or rename it"))
+	x.passes("over", notPlanned("NameTaken Secret/"+name, "Delete or rename that "))
 }
 
 // Rule: migration-one-at-a-time.
@@ -140,8 +140,8 @@ func TestAnInstanceThatTwoSystemsClaimIsTakenOverOnce(t *testing.T) {
 	x.migrate("older", provider.SourceMachineK8s, v1beta1.MigrationAdopt)
 	x.passes("newer", reached(v1beta1.MigrationAdopting))
 	// The other one had its plan agreed to before.
-	x.passes("older", notPlanned("InstanceClaimed", "Machine "+x.namespace+"/single", "of two Migrations with the same "+
-		"instance abort one"))
+	x.passes("older", notPlanned("InstanceClaimed", "Machine "+x.namespace+"/single", "If two Migrations have this "+
+		"instance, abort one of them"))
 	x.abort("older")
 	x.abort("newer")
 }
@@ -231,5 +231,5 @@ func TestAConversionWebhookThatIsDownBlocksAMigration(t *testing.T) {
 					Namespace: x.namespace, Name: "gone", Path: &path}}}}
 	})
 	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
-	x.passes("over", notPlanned("conversion webhook", "Start the server of the conversion webhook again"))
+	x.passes("over", notPlanned("conversion webhook", "Start the conversion webhook server again"))
 }

@@ -96,7 +96,7 @@ func TestAWebhookThatIsForOthersTooStaysAndIsNamed(t *testing.T) {
 	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationCommit)
 	x.passes("over", reached(v1beta1.MigrationRemoving))
 	x.wantText("the plan", x.findings("over"), "Note WebhookStays ValidatingWebhookConfiguration/shared-validation",
-		"Keep its server running")
+		"Keep its webhook server running")
 	x.passes("over", func(m *v1beta1.Migration) bool {
 		text := strings.Join(m.Status.Troubles, "\n")
 		return strings.Contains(text, "shared-validation.example.com") &&

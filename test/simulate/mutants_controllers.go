@@ -71,7 +71,7 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "instance-of-nobody-deleted", file: "internal/machine/adoption.go",
-			from: "s.teardown.notOurs = true // Nobody was ever asked to make it so.", to: "_ = s.teardown.notOurs",
+			from: "s.teardown.notOurs = true // Nothing ever asked the cloud to put the Machine's tags on it.", to: "_ = s.teardown.notOurs",
 			scenario: "adopt", finds: "adoption: ",
 		},
 		{
@@ -91,8 +91,8 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "credentials-in-an-error", file: "internal/machine/teardown.go",
-			from:     "		return s.deleteFailed(err, inputs), nil\n	}\n	s.answered()",
-			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		return s.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs), nil\n	}\n	s.answered()",
+			from:     "		return s.deleteFailed(err, inputs), nil\n	}\n	s.callSucceeded()",
+			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		return s.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs), nil\n	}\n	s.callSucceeded()",
 			scenario: "delete", finds: "I10", planned: true,
 		},
 		{
@@ -121,8 +121,8 @@ func controllerMutants() []mutant {
 			scenario: "paused-deletion", finds: "pause: ",
 		},
 		{
-			name: "update-not-written-down", file: "internal/machine/update_asked.go",
-			from: "	if askedToUpdate(s.before) {", to: "	if true {",
+			name: "update-not-written-down", file: "internal/machine/update_request.go",
+			from: "	if updateRequested(s.before) {", to: "	if true {",
 			scenario: "in-place-withdrawn", finds: "runs v", planned: true,
 		},
 		{
@@ -166,7 +166,7 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "most-instances-are-orphans", file: "internal/health/orphans/plan.go",
-			from: "most[namespace] = n >= leastForMost &&", to: "most[namespace] = n >= 100*leastForMost &&",
+			from: "most[namespace] = n >= minMostOrphaned &&", to: "most[namespace] = n >= 100*minMostOrphaned &&",
 			scenario: "machines-lost", finds: "orphans: .* one of most",
 		},
 		{

@@ -18,7 +18,7 @@ func machineMutants() []mutant {
 		},
 		{
 			name: "other-id-ignored", file: "internal/machine/node_by_name.go",
-			from: "		return s.judgeOtherID(ctx, c)", to: "		return candidate{}, nil",
+			from: "		return s.decideOtherID(ctx, c)", to: "		return candidate{}, nil",
 			scenario: "other-provider-ids", finds: "settled|nodes, not",
 		},
 		{

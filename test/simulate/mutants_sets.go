@@ -5,12 +5,12 @@ func setMutants() []mutant {
 	return []mutant{
 		{
 			name: "remediation-waits-for-a-replacement", file: "internal/fleet/machineset/scale.go",
-			from: "		if p.remediate(s, notable); len(p.Remediate) == 0 {", to: "		if len(p.Remediate) == 0 {",
+			from: "		if p.remediate(s, unsteady); len(p.Remediate) == 0 {", to: "		if len(p.Remediate) == 0 {",
 			scenario: "replace-next-to-unhealthy", finds: "settled, but|after the last disturbance",
 		},
 		{
 			name: "marked-machine-waited-for", file: "internal/fleet/machinedeployment/draft.go",
-			from: "	return min(s.Replicas, max(0, s.Live-s.Free))", to: "	return min(s.Replicas, max(0, s.Live-s.First))",
+			from: "	return min(s.Replicas, max(0, s.Live-s.Expendable))", to: "	return min(s.Replicas, max(0, s.Live-s.UnavailableFirst))",
 			scenario: "scale-down-next-to-pending", finds: "scale-down: ",
 		},
 		{
@@ -26,7 +26,7 @@ func setMutants() []mutant {
 			scenario: "vanished-with-hook", finds: "settled, but|after the last disturbance",
 		},
 		{
-			name: "replacements-never-stop", file: "internal/fleet/machineset/failing.go",
+			name: "replacements-never-stop", file: "internal/fleet/machineset/failure_streak.go",
 			from: "return r.count >= failuresInARow", to: "return false",
 			scenario: "replacements-failing", finds: "retries: ",
 		},

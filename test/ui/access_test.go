@@ -69,7 +69,7 @@ func TestANameThatResolvesToLoopbackGetsNothing(t *testing.T) {
 	b.shows("web-abcde-00000")
 	for _, path := range []string{"/machines", "/assets/live.js", "/?" + strings.SplitN(s.link(), "?", 2)[1]} {
 		b.goTo(strings.Replace(s.url(path), "127.0.0.1", rebound, 1))
-		if got := get[string](b, "document.body.textContent"); !strings.Contains(got, "another name than its own") {
+		if got := get[string](b, "document.body.textContent"); !strings.Contains(got, "is not the name of this server") {
 			t.Errorf("%s under another name is answered with %q", path, got)
 		}
 	}
@@ -105,11 +105,11 @@ func TestWhoMaySeeOneNamespaceSeesItAlone(t *testing.T) {
 	b.shows("SomethingHappened")
 	b.shows("the cloud was slow")
 	b.open("/machines/theirs/web-abcde-00000")
-	b.shows("There is no machine")
+	b.shows("does not exist in namespace theirs")
 	// To plan, the right to change a deployment is needed, although nothing is changed.
 	b.open("/plan")
 	get[bool](b, `(document.getElementById("manifest").value = "{apiVersion: machinist.dev/v1beta1, kind: MachineDeployment, metadata: {name: web}, spec: {replicas: 9}}", document.forms[0].requestSubmit(), true)`)
-	b.shows("you may not do this")
+	b.shows("you do not have the permission")
 }
 
 // uid is that of a machine.

@@ -52,10 +52,10 @@ func TestAMachineThatFailsSaysWhyAlsoWhenItIsReplaced(t *testing.T) {
 	b := enter(t, s, "/machines/"+f.namespace+"/"+lost.Name)
 	b.await(shownState("Running"))
 	b.shows(lost.Status.NodeRef.Name)
-	b.shows("It waits for nothing")
+	b.shows("The machine waits for nothing")
 	f.loseInstance(&lost)
 	// Its page says that it is gone, and what was wrong with it.
-	b.shows("remembers its failure")
+	b.shows("has its failure")
 	b.shows("InstanceVanished")
 	f.await("the machine to be replaced", func(d *v1beta1.MachineDeployment) bool {
 		return d.Status.AvailableReplicas == 2 && len(d.Status.FailedMachines) == 0
@@ -93,7 +93,7 @@ func TestARevisionThatTheCloudRefusesSaysSoInItsWords(t *testing.T) {
 	})
 	b.open("/machines/" + f.namespace + "/" + refused)
 	b.shows("no-such-type")
-	b.shows("The provider rejects its configuration.")
+	b.shows("The provider rejects the configuration of the machine.")
 	b.open("/machines?state=unsettled")
 	b.shows(refused)
 	// The way back is in the plan: nothing is changed by asking.

@@ -1,15 +1,15 @@
 {{- /*
-What the charts of all processes share: labels, image, flags, Deployment, bindings of the roles. Each template takes a
-dict:
+The templates that the charts of all processes share: labels, image, flags, Deployment, role bindings. Each template
+takes a dict:
   root       the chart's top-level scope
-  name       the process, such as machinist-manager
-  component  its short name, a label
-  values     the settings of its Deployment
-  operator   set for the operator, which knows its own cluster only and serves no webhook
-  shard      set for the Deployment of one shard of several: {index: …, count: …}
-  program    the image's name and the first argument, where they are not the process's: {image: …, argument: …}. Such a
-             process serves no webhook
-This file is kept in charts/machinist; make generate copies it to the other charts.
+  name       the name of the process, such as machinist-manager
+  component  the short name of the process, used as a label
+  values     the settings of the Deployment
+  operator   set for the operator, which has no target cluster and serves no webhook
+  shard      set for the Deployment of one of several shards: {index: …, count: …}
+  program    set if the process uses the image of another process: {image: …, argument: …}, where argument is the first
+             argument. Such a process serves no webhook
+Edit this file only in charts/machinist: make generate copies it to the other charts.
 */ -}}
 
 {{- define "machinist.selector" -}}
@@ -17,7 +17,7 @@ app.kubernetes.io/name: {{ .name }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 {{- end }}
 
-{{- /* Those of the pods of one Deployment. */ -}}
+{{- /* The selector of the pods of one Deployment. */ -}}
 {{- define "machinist.podSelector" -}}
 {{ include "machinist.selector" . }}
 {{- with .shard }}
@@ -34,7 +34,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{- /* Names of cluster-wide objects differ between installations for one namespace each. */ -}}
+{{- /* Cluster-wide objects of installations for one namespace have the namespace in their names. */ -}}
 {{- define "machinist.suffix" -}}
 {{- with .root.Values.watchNamespace }}-{{ . }}{{ end }}
 {{- end }}
@@ -46,21 +46,21 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
-{{- /* The values that depend on each other, checked where the schema cannot: each message names a value. */ -}}
+{{- /* Checks values that depend on each other, which the schema cannot do. Each message names a value. */ -}}
 {{- define "machinist.check" -}}
 {{- $v := .root.Values -}}
 {{- if and $v.watchNamespace (not $v.clusterID) -}}
-{{- fail (printf "clusterID is not set: with watchNamespace=%s the processes may not read the namespace kube-system, whose UID is its default; choose one that never changes, such as %s" $v.watchNamespace $v.watchNamespace) -}}
+{{- fail (printf "clusterID is not set: with watchNamespace=%s the processes may not read the namespace kube-system, whose UID is the default. Choose an ID that never changes, such as %s" $v.watchNamespace $v.watchNamespace) -}}
 {{- end -}}
 {{- if and $v.watchNamespace $v.webhook.enabled (not $v.webhook.certSecret) -}}
-{{- fail (printf "webhook.certSecret is not set: with watchNamespace=%s the processes keep no certificate themselves; name a Secret with tls.crt and tls.key, or set webhook.enabled=false" $v.watchNamespace) -}}
+{{- fail (printf "webhook.certSecret is not set: with watchNamespace=%s the processes cannot maintain a certificate themselves. Name a Secret with tls.crt and tls.key, or set webhook.enabled=false" $v.watchNamespace) -}}
 {{- end -}}
 {{- if and $v.metrics.serviceMonitor.enabled (not $v.metrics.enabled) -}}
-{{- fail "metrics.serviceMonitor.enabled is true and metrics.enabled is false: there would be nothing to scrape" -}}
+{{- fail "metrics.serviceMonitor.enabled requires metrics.enabled: there are no metrics to scrape" -}}
 {{- end -}}
 {{- end }}
 
-{{- /* Whether the release brings what belongs into a cluster, "control" or "target"; empty for no. */ -}}
+{{- /* Returns "true" if the release installs the objects of a cluster, "control" or "target", and otherwise nothing. */ -}}
 {{- define "machinist.installs" -}}
 {{- $given := index .root.Values.install .cluster -}}
 {{- $elsewhere := (index .root.Values .cluster).kubeconfigSecret.name -}}
@@ -80,7 +80,7 @@ metadata:
   {{- end }}
 {{- end }}
 
-{{- /* The flags that all processes have. */ -}}
+{{- /* The flags of all processes. */ -}}
 {{- define "machinist.flags" -}}
 - --control-kubeconfig={{ if .root.Values.control.kubeconfigSecret.name }}/etc/machinist/control/kubeconfig{{ else }}in-cluster{{ end }}
 - --leader-election-namespace={{ .root.Release.Namespace }}
@@ -129,7 +129,7 @@ metadata:
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "machinist.labels" . | nindent 4 }}
 spec:
-  # The Service leads to a pod a moment after it is ready; until then its webhook refuses connections.
+  # Requests reach a new pod only a moment after it is ready. A rollout must keep the old pods until then.
   minReadySeconds: 3
   replicas: {{ .values.replicas }}
   revisionHistoryLimit: 3
@@ -161,7 +161,7 @@ spec:
       {{- with .root.Values.podSecurityContext }}
       securityContext: {{- toYaml . | nindent 8 }}
       {{- end }}
-      # More than --graceful-shutdown-timeout, with the preStop hook before it.
+      # Longer than the preStop hook and --graceful-shutdown-timeout together.
       terminationGracePeriodSeconds: 30
       {{- with .values.nodeSelector }}
       nodeSelector: {{- toYaml . | nindent 8 }}
@@ -217,10 +217,10 @@ spec:
             httpGet: {path: /readyz, port: probes}
             periodSeconds: 5
           {{- if $webhook }}
-          # API servers learn that this pod's webhook goes before it does.
+          # Gives API servers time to learn that this pod's webhook is about to stop.
           lifecycle: {preStop: {sleep: {seconds: 5}}}
           {{- end }}
-          # Why a process ended is in its last lines.
+          # The last lines of the log explain why a process exited.
           terminationMessagePolicy: FallbackToLogsOnError
           {{- with .values.resources }}
           resources: {{- toYaml . | nindent 12 }}
@@ -300,7 +300,7 @@ spec:
     matchLabels: {{- include "machinist.selector" . | nindent 6 }}
   policyTypes: [Ingress{{ if .root.Values.networkPolicy.egress }}, Egress{{ end }}]
   ingress:
-    # Kubelets' probes, and API servers that call the webhook, come from addresses that no selector knows.
+    # Probes of kubelets and webhook calls of API servers come from addresses that no selector can match.
     - ports:
         - {protocol: TCP, port: probes}
         {{- if and .root.Values.webhook.enabled (not .operator) }}
@@ -337,12 +337,12 @@ spec:
       {{- if .root.Values.metrics.secure }}
       scheme: https
       bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
-      # The certificate is made by the process when it starts.
+      # The process creates a self-signed certificate when it starts.
       tlsConfig: {insecureSkipVerify: true}
       {{- end }}
 {{- end }}
 
-{{- /* What runs in the cluster of the pods. */ -}}
+{{- /* The objects in the cluster in which the processes run. */ -}}
 {{- define "machinist.workload" -}}
 {{- $scope := . -}}
 {{- $shards := int (.values.shards | default 1) -}}
@@ -373,9 +373,11 @@ spec:
 {{- end }}
 
 {{- /*
-The roles of a process in one cluster, from a generated file, with names and namespaces filled in, each with its binding.
-More keys of the dict: file, within (the one namespace in which a ClusterRole is bound, or ""), subjects (who gets the
-roles beside the ServiceAccount).
+The roles of a process in one cluster, each with its binding. They come from a generated file, in which names and
+namespaces are filled in. Additional keys of the dict:
+  file      the generated file
+  within    the only namespace in which a ClusterRole is bound, or ""
+  subjects  the subjects that get the roles in addition to the ServiceAccount
 */ -}}
 {{- define "machinist.roles" -}}
 {{- $scope := . -}}
@@ -426,7 +428,7 @@ subjects:
 {{- end }}
 {{- end }}
 
-{{- /* All roles of a process, by the clusters that the release is for. */ -}}
+{{- /* All roles of a process, for the clusters whose objects the release installs. */ -}}
 {{- define "machinist.allRoles" -}}
 {{- $scope := dict "root" .root "name" .name "component" .component "shards" (.values.shards | default 1) }}
 {{- if and .root.Values.watchNamespace (gt (int $scope.shards) 1) -}}
@@ -439,7 +441,7 @@ subjects:
 {{- include "machinist.roles" $scope }}
 {{- if and .root.Values.watchNamespace .root.Values.metrics.enabled .root.Values.metrics.secure }}
 ---
-# Who may read the metrics is asked by TokenReview and SubjectAccessReview, which belong to no namespace.
+# To check who may read metrics, the process uses TokenReview and SubjectAccessReview, which are not namespaced.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
@@ -461,8 +463,8 @@ subjects:
 {{- end }}
 {{- end }}
 
-{{- /* How API servers reach the webhook of a process, at the path /validate unless path is set. The process itself puts the
-       caBundle there. */ -}}
+{{- /* How API servers reach the webhook of a process. The path is /validate unless path is set. The process itself adds the
+       caBundle. */ -}}
 {{- define "machinist.webhookClient" -}}
 {{- $path := .path | default "/validate" -}}
 {{- if .root.Values.webhook.url -}}

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Counts are numbers of requests that ask for a write.
+// Counts contains the numbers of requests for writes.
 type Counts struct {
-	Writes    int // successful ones, Events aside
-	Events    int // successful ones of Events
-	Conflicts int // refused with 409: stale, or of a name that is taken
-	Failed    int // not successful for another reason
+	Writes    int // successful, except of Events
+	Events    int // successful, of Events
+	Conflicts int // refused with 409: outdated, or the name already exists
+	Failed    int // failed for another reason
 
-	ByCall map[Call]int // the Writes by what they do
+	ByCall map[Call]int // Writes by kind of request
 }
 
 // Call is a kind of request.
@@ -24,7 +24,7 @@ type Call struct {
 	Verb, Group, Resource, Subresource string
 }
 
-// String returns for example "patch machines.machinist.dev/status".
+// String returns the call in a form such as "patch machines.machinist.dev/status".
 func (c Call) String() string {
 	s := c.Verb + " " + c.Resource
 	if c.Group != "" {
@@ -36,8 +36,7 @@ func (c Call) String() string {
 	return s
 }
 
-// String returns the numbers in a line, and the writes by call in further
-// ones, the most frequent first.
+// String returns the numbers in one line, and the writes by call in further lines, the most frequent first.
 func (c Counts) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%d writes, %d events, %d conflicts, %d failed", c.Writes, c.Events, c.Conflicts, c.Failed)

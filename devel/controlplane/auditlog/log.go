@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// Log is an audit log from a position on. It is not for several goroutines at
-// once; each may open its own.
+// Log is an audit log from a position on. It must not be used concurrently, but several can be opened for the same
+// file.
 type Log struct {
 	path   string
-	offset int64 // a line begins there
+	offset int64 // always at the beginning of a line
 }
 
-// Open returns the whole log in the file of this path.
+// Open returns the whole log in a file.
 func Open(path string) (*Log, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("open audit log: %w", err)
@@ -24,7 +24,7 @@ func Open(path string) (*Log, error) {
 	return &Log{path: path}, nil
 }
 
-// Mark makes the log begin behind what is in it now.
+// Mark moves the beginning of the log behind its current content.
 func (l *Log) Mark() error {
 	end, err := l.lines(func([]byte) error { return nil })
 	if err != nil {
@@ -34,13 +34,12 @@ func (l *Log) Mark() error {
 	return nil
 }
 
-// Filter says which requests count. The zero value is all.
+// Filter selects requests. The zero value selects all.
 type Filter struct {
-	// Users are the names of the users whose requests count; none means
-	// everyone's.
+	// Users are the users whose requests are selected. None means all users.
 	Users []string
 
-	// Match, if set, must be true as well.
+	// Match, if set, must also return true.
 	Match func(Request) bool
 }
 
@@ -48,23 +47,22 @@ func (f Filter) matches(r Request) bool {
 	return (len(f.Users) == 0 || slices.Contains(f.Users, r.User)) && (f.Match == nil || f.Match(r))
 }
 
-// Count counts the writes since the mark. It leaves the mark where it is.
+// Count counts the writes since the mark. It does not move the mark.
 func (l *Log) Count(f Filter) (Counts, error) {
 	counts := Counts{ByCall: map[Call]int{}}
 	err := l.each(f, func(r Request) { counts.add(r) })
 	return counts, err
 }
 
-// Requests returns all requests since the mark, reads too, in the order of
-// their answers.
+// Requests returns all requests since the mark, including reads, in the order of their answers.
 func (l *Log) Requests(f Filter) ([]Request, error) {
 	var requests []Request
 	err := l.each(f, func(r Request) { requests = append(requests, r) })
 	return requests, err
 }
 
-// Take returns all requests since the mark as Requests does, and sets the mark behind them: there is none missed, and
-// none comes twice.
+// Take returns all requests since the mark like Requests, and moves the mark behind them. So repeated calls return each
+// request exactly once.
 func (l *Log) Take(f Filter) ([]Request, error) {
 	var requests []Request
 	end, err := l.scan(f, func(r Request) { requests = append(requests, r) })
@@ -79,7 +77,7 @@ func (l *Log) each(f Filter, use func(Request)) error {
 	return err
 }
 
-// scan gives use the requests since the mark and returns where they end.
+// scan calls use for each request since the mark, and returns the position behind the last one.
 func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
 	return l.lines(func(line []byte) error {
 		request, ok, err := parse(line)
@@ -90,8 +88,8 @@ func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
 	})
 }
 
-// lines gives use all complete lines and returns where they end. A last line
-// without a newline is one that is being written.
+// lines calls use for each complete line, and returns the position behind the last one. A last line without a newline
+// is still being written.
 func (l *Log) lines(use func(line []byte) error) (end int64, err error) {
 	file, err := os.Open(l.path)
 	if err != nil {

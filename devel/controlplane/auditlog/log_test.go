@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// line is an entry of the log, of an API server's own form.
+// line returns an entry of the log in the format of an API server.
 func line(user, verb, group, resource, subresource string, code int) string {
 	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"1","stage":"ResponseComplete",`+
 		`"requestURI":"/apis/x?fieldManager=m","verb":%q,"user":{"username":%q,"groups":["system:authenticated"]},"sourceIPs":["127.0.0.1"],`+
@@ -46,7 +46,7 @@ func TestCount(t *testing.T) {
 				line(ours, "list", group, "machines", "", 200) +
 				line(ours, "watch", group, "machines", "", 200),
 		},
-		"no lease and no review, but what only sounds like one": {
+		"no leases and reviews, except resources of the same name in other groups": {
 			log: line(ours, "update", "coordination.k8s.io", "leases", "", 200) +
 				line(ours, "create", "authentication.k8s.io", "tokenreviews", "", 201) +
 				line(ours, "create", "authorization.k8s.io", "subjectaccessreviews", "", 201) +
@@ -58,26 +58,26 @@ func TestCount(t *testing.T) {
 				{"create", "housing.example.com", "leases", ""}:   1,
 			}},
 		},
-		"events apart, of both groups": {
+		"events of both groups separately": {
 			log: line(ours, "create", "", "events", "", 201) +
 				line(ours, "patch", "events.k8s.io", "events", "", 200) +
 				line(ours, "create", "calendar.example.com", "events", "", 201),
 			want: Counts{Writes: 1, Events: 2, ByCall: map[Call]int{{"create", "calendar.example.com", "events", ""}: 1}},
 		},
-		"refused ones apart": {
+		"refused requests separately": {
 			log: line(ours, "create", group, "machines", "", 409) +
 				line(ours, "create", group, "machines", "", 403) +
 				line(ours, "create", group, "machines", "", 504) +
 				line(ours, "get", group, "machines", "", 404),
 			want: Counts{Conflicts: 1, Failed: 2},
 		},
-		"no dry run": {
+		"no dry runs": {
 			log: strings.Replace(line(ours, "create", group, "machines", "", 201), "?fieldManager=m", "?dryRun=All", 1),
 		},
-		"only when answered": {
+		"only answered requests": {
 			log: strings.Replace(line(ours, "create", group, "machines", "", 201), "ResponseComplete", "RequestReceived", 1),
 		},
-		"no request outside of the API": {
+		"no requests without a resource": {
 			log: `{"stage":"ResponseComplete","requestURI":"/readyz","verb":"get","user":{"username":"x"},"responseStatus":{"code":200}}` + "\n",
 		},
 		"only these users": {
@@ -87,18 +87,18 @@ func TestCount(t *testing.T) {
 			filter: Filter{Users: []string{ours, "provider"}},
 			want:   Counts{Writes: 2, ByCall: map[Call]int{create: 2}},
 		},
-		"only what matches too": {
+		"only these users and a matching resource": {
 			log: line(ours, "create", group, "machines", "", 201) +
 				line(ours, "create", group, "machinesets", "", 201) +
 				line("kubelet", "create", group, "machines", "", 201),
 			filter: Filter{Users: []string{ours}, Match: func(r Request) bool { return r.Resource == "machines" }},
 			want:   Counts{Writes: 1, ByCall: map[Call]int{create: 1}},
 		},
-		"not the line that is being written": {
+		"not a line that is still being written": {
 			log:  line(ours, "create", group, "machines", "", 201) + line(ours, "create", group, "machines", "", 201)[:100],
 			want: Counts{Writes: 1, ByCall: map[Call]int{create: 1}},
 		},
-		"not the line that a killed API server was writing, but what its successor put behind": {
+		"not the half line of a killed API server, but the entry of its successor in the same line": {
 			log:  line(ours, "create", group, "machines", "", 201)[:100] + line(ours, "create", group, "machines", "", 201),
 			want: Counts{Writes: 1, ByCall: map[Call]int{create: 1}},
 		},
@@ -119,17 +119,17 @@ func TestCount(t *testing.T) {
 	}
 }
 
-func TestMarkLeavesOutWhatWasBefore(t *testing.T) {
+func TestMarkExcludesEarlierRequests(t *testing.T) {
 	write := line("manager", "create", "", "pods", "", 201)
 	log := open(t, write+write+write[:50])
 
 	if err := log.Mark(); err != nil {
 		t.Fatal(err)
 	}
-	// The line that was half written at the mark is after it.
+	// The line that was half written at the mark counts as after it.
 	add(t, log.path, write[50:]+write)
 
-	for range 2 { // counting does not move the mark
+	for range 2 { // Count does not move the mark.
 		got, err := log.Count(Filter{})
 		if err != nil {
 			t.Fatal(err)
@@ -140,8 +140,8 @@ func TestMarkLeavesOutWhatWasBefore(t *testing.T) {
 	}
 }
 
-// Who takes what is there again and again gets every request once.
-func TestTakeGoesOnWhereItEnded(t *testing.T) {
+// Repeated calls of Take return every request once.
+func TestTakeContinuesWhereItEnded(t *testing.T) {
 	write := line("manager", "create", "", "pods", "", 201)
 	log := open(t, write+write+write[:50])
 	for i, want := range []int{2, 0, 2} {
@@ -153,7 +153,7 @@ func TestTakeGoesOnWhereItEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(got) != want || Tally(got).Writes != want {
-			t.Errorf("took %d requests the %d. time, want %d: %+v", len(got), i+1, want, got)
+			t.Errorf("Take returned %d requests in call %d, want %d: %+v", len(got), i+1, want, got)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestARequestHasItsTimes(t *testing.T) {
 	}
 }
 
-func TestRequestsHasReadsToo(t *testing.T) {
+func TestRequestsIncludesReads(t *testing.T) {
 	const outside = `{"stage":"ResponseComplete","requestURI":"/readyz?verbose","verb":"get","user":{"username":"manager"},"responseStatus":{"code":403},` +
 		`"annotations":{"authorization.k8s.io/decision":"forbid"}}` + "\n"
 	const ending = `{"stage":"ResponseComplete","requestURI":"/api/v1/namespaces/default/pods","verb":"create","user":{"username":"manager"},` +
@@ -197,7 +197,7 @@ func TestRequestsHasReadsToo(t *testing.T) {
 	}
 }
 
-func TestCountsAreReadable(t *testing.T) {
+func TestStringOfCounts(t *testing.T) {
 	status := line("manager", "patch", "machinist.dev", "machines", "status", 200)
 	log := open(t, line("manager", "create", "", "secrets", "", 201)+status+status+line("manager", "create", "",
 		"events", "", 201))
@@ -213,13 +213,13 @@ func TestCountsAreReadable(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAuditLogIsAnError(t *testing.T) {
+func TestAFileThatIsNotAnAuditLogIsAnError(t *testing.T) {
 	if _, err := Open(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a log that does not exist was opened")
 	}
 	log := open(t, "W1121 10:47:57 something else\n")
 	if counts, err := log.Count(Filter{}); err == nil {
-		t.Errorf("something else was counted: %v", counts)
+		t.Errorf("Count() = %v for a file that is not an audit log, want an error", counts)
 	}
 }
 

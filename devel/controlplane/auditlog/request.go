@@ -20,21 +20,21 @@ type Request struct {
 	Groups      []string
 	Verb        string // as in RBAC; "patch" for server-side apply
 	Group       string // API group, "" for the core
-	Resource    string // in the plural, such as "machines"
+	Resource    string // plural, such as "machines"
 	Subresource string // such as "status"; "" for the resource itself
 	Namespace   string
-	Name        string // "" when the server chose it
-	Path        string // of a request for no resource, such as "/readyz"; else ""
+	Name        string // "" if the server generates it
+	Path        string // of a request without a resource, such as "/readyz"; else ""
 	Code        int    // HTTP status of the answer
-	Denied      bool   // by the authorizer; a rejection with 403 may also be admission's
-	// NamespaceEnds says that it was refused because nothing is made any more in a namespace that is being deleted.
+	Denied      bool   // by the authorizer; admission may also reject with 403
+	// NamespaceEnds means that a create was refused because the namespace is being deleted.
 	NamespaceEnds bool
 	DryRun        bool
-	// Received and Answered are when the API server did so, by its clock.
+	// Received and Answered are the times of the request and of the answer, by the API server's clock.
 	Received, Answered time.Time
 }
 
-// entry is what is used of a line of the log, an audit.k8s.io/v1 Event.
+// entry contains the used fields of a line of the log, an audit.k8s.io/v1 Event.
 type entry struct {
 	Stage      string `json:"stage"`
 	Verb       string `json:"verb"`
@@ -61,14 +61,13 @@ type entry struct {
 	Answered    time.Time         `json:"stageTimestamp"`
 }
 
-// start is what each entry begins with.
+// start is the beginning of each entry.
 const start = `{"kind":"Event",`
 
-// parse reads a line. It is not ok for what is not an answered request.
+// parse parses a line. It returns false if the line is not an answered request.
 //
-// An API server that is killed may leave half an entry, and its successor goes
-// on behind it in the same line. The half is of a request that was never
-// answered.
+// A killed API server may leave half of an entry, and its successor continues in the same line. The half entry belongs
+// to a request that was never answered.
 func parse(line []byte) (request Request, ok bool, err error) {
 	if i := bytes.LastIndex(line, []byte(start)); i > 0 && !json.Valid(line) {
 		line = line[i:]
@@ -105,8 +104,7 @@ func parse(line []byte) (request Request, ok bool, err error) {
 	return r, true, nil
 }
 
-// mutates says whether the request asks for something to be written that this
-// package counts.
+// mutates reports whether the request asks for a write that this package counts.
 func (r Request) mutates() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// mostAuthorities is how many authorities a bundle names: the one now, and the one before or the next.
-const mostAuthorities = 2
+// maxAuthorities is the maximum number of authorities in a bundle: the present one, and the previous or the next one.
+const maxAuthorities = 2
 
-// bundlesWith returns bundles that name the required authorities, and whether that changes any.
+// bundlesWith returns bundles that contain the required authorities, and reports whether any bundle changed.
 func bundlesWith(required []*x509.Certificate, former [][]byte, now time.Time) (out [][]byte, changed bool) {
 	for _, bundle := range former {
 		wanted := bundleWith(required, bundle, now)
@@ -21,19 +21,19 @@ func bundlesWith(required []*x509.Certificate, former [][]byte, now time.Time) (
 	return out, changed
 }
 
-// bundleWith returns a bundle that names the required authorities, and as many of those it named before as have not
-// ended and have room. What cannot be read of it is dropped.
+// bundleWith returns a bundle that contains the required authorities. If there is room, it keeps authorities of the
+// former bundle that have not expired. It drops data that cannot be parsed.
 func bundleWith(required []*x509.Certificate, former []byte, now time.Time) []byte {
 	wanted := slices.Clone(required)
 	for _, cert := range authorities(former) {
 		known := slices.ContainsFunc(wanted, cert.Equal)
-		if !known && len(wanted) < mostAuthorities && now.Before(cert.NotAfter) {
+		if !known && len(wanted) < maxAuthorities && now.Before(cert.NotAfter) {
 			wanted = append(wanted, cert)
 		}
 	}
 	var out bytes.Buffer
 	for _, cert := range wanted {
-		// A buffer takes all that is written.
+		// Writes to a buffer do not fail.
 		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 	}
 	return out.Bytes()

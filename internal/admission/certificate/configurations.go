@@ -18,7 +18,7 @@ func (k *Keeper) kinds() []client.Object {
 	return kinds
 }
 
-// configurations reads the configurations, one of each kind. One that does not exist is empty.
+// configurations reads the configurations, one of each kind. A configuration that does not exist is returned empty.
 func (k *Keeper) configurations(ctx context.Context) ([]client.Object, error) {
 	configurations := k.kinds()
 	for _, configuration := range configurations {
@@ -30,13 +30,13 @@ func (k *Keeper) configurations(ctx context.Context) ([]client.Object, error) {
 	return configurations, nil
 }
 
-// webhook is one of a configuration.
+// webhook is a webhook of a configuration.
 type webhook struct {
 	name   string
 	client *admissionv1.WebhookClientConfig
 }
 
-// webhooksOf returns the webhooks of all configurations, in order. Their clients are those of the configurations.
+// webhooksOf returns the webhooks of all configurations, in order. Their client fields point into the configurations.
 func webhooksOf(configurations []client.Object) (all []webhook) {
 	for _, configuration := range configurations {
 		switch c := configuration.(type) {
@@ -53,7 +53,7 @@ func webhooksOf(configurations []client.Object) (all []webhook) {
 	return all
 }
 
-// writeBundles writes the bundles of webhooksOf into the configurations in which they differ.
+// writeBundles writes the bundles, which are in the order of webhooksOf, into the configurations that differ.
 func (k *Keeper) writeBundles(ctx context.Context, seen []client.Object, bundles [][]byte) error {
 	for _, before := range seen {
 		after, ok := before.DeepCopyObject().(client.Object)
@@ -69,9 +69,10 @@ func (k *Keeper) writeBundles(ctx context.Context, seen []client.Object, bundles
 		if !changed {
 			continue
 		}
-		k.Log.Info("Write the authorities of the webhook's certificate", "configuration", k.Configuration,
+		k.Log.Info("Writing the authorities of the certificate to the webhook configuration", "configuration", k.Configuration,
 			"kind", fmt.Sprintf("%T", before))
-		// A strategic patch has nothing but the bundles, so that all else stays with whoever applies the configuration.
+		// A strategic merge patch contains only the bundles, so that all other fields stay with the field manager that
+		// applied the configuration.
 		patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
 		if err := ignoreConflict(k.Writer.Patch(ctx, after, patch)); err != nil {
 			return fmt.Errorf("write the bundles of the %T %s: %w", before, k.Configuration, err)

@@ -1,7 +1,9 @@
-// Package certificate keeps the serving certificate of admission webhooks: in a Secret, signed by a certificate
-// authority of its own beside it, and known to the API server by the caBundle of a ValidatingWebhookConfiguration.
+// Package certificate maintains the serving certificate of admission webhooks. The certificate is stored in a Secret,
+// together with its own certificate authority. API servers trust that authority through the caBundle of a
+// ValidatingWebhookConfiguration.
 //
-// The leader makes and renews it; every replica presents what the Secret holds. No request is lost when a certificate
-// changes, nor when its authority does: the next authority is put into the bundle first, and signs only when every API
-// server has had the time to hear of it. The authority before stays in the bundle for those that heard late.
+// The leader creates and renews the certificate. Every replica presents the certificate in the Secret. No request fails
+// when the certificate or its authority changes: the next authority is first added to the bundle, and signs only after
+// every API server has had time to read the bundle. The previous authority stays in the bundle for API servers that
+// read it late.
 package certificate

@@ -31,53 +31,54 @@ import (
 	"machinist.dev/machinist/internal/platform/expiry"
 )
 
-// Options are what a Keeper works with. All fields but Lifetimes are required.
+// Options are the dependencies and settings of a Keeper. All fields except Lifetimes are required.
 type Options struct {
-	// Secret holds the certificate; it is made if it is not there.
+	// Secret has the certificate. The Keeper creates it if it does not exist.
 	Secret client.ObjectKey
-	// Configuration is the name of the ValidatingWebhookConfiguration whose webhooks trust it. Whoever installs the
-	// webhooks makes it; it may come later. Mutating says that the MutatingWebhookConfiguration of that name has webhooks
-	// that trust it as well.
+	// Configuration is the name of the ValidatingWebhookConfiguration whose webhooks trust the certificate. The installer
+	// of the webhooks creates it, possibly later. Mutating means that the MutatingWebhookConfiguration of the same name
+	// has webhooks that trust the certificate too.
 	Configuration string
 	Mutating      bool
-	// Hosts are the names, or IP addresses, by which API servers reach the webhooks.
+	// Hosts are the DNS names or IP addresses by which API servers reach the webhooks.
 	Hosts []string
-	// Writer writes to the control cluster, for the leader only.
+	// Writer writes to the control cluster. Only the leader uses it.
 	Writer client.Client
 	Clock  clock.PassiveClock
 	Log    logr.Logger
-	// Lifetimes are DefaultLifetimes when zero.
+	// Lifetimes of certificates. The default is DefaultLifetimes.
 	Lifetimes Lifetimes
 }
 
-// Keeper keeps one serving certificate.
+// Keeper maintains one serving certificate.
 type Keeper struct {
 	Options
 	cache   cache.Cache
-	reader  client.Reader // The cache.
+	reader  client.Reader // reads from the cache
 	writes  *rate.Limiter
 	serving atomic.Pointer[tls.Certificate]
-	// first is closed once there is a certificate to present.
+	// first is closed when there is a certificate to present.
 	first    chan struct{}
 	setFirst sync.Once
-	// trusted is set once the configuration was seen to name the authority of the certificate.
+	// trusted is set after the configuration was found to contain the authority of the certificate.
 	trusted atomic.Bool
-	// next is the authority that named is about: since when all bundles were seen to name it.
-	next  string
-	named time.Time
+	// next is the next authority. bundledSince is when all bundles were first found to contain it.
+	next         string
+	bundledSince time.Time
 }
 
-// Renewal takes a few writes in a row. Where somebody undoes each, a step is made every writePeriod only.
+// Renewal takes a few writes in a row. If another program reverts each write, there is only one write per writePeriod.
 const (
 	writePeriod = 10 * time.Second
 	writeBurst  = 10
 )
 
-// firstWait is how long a handshake waits for the first certificate. A process that starts accepts connections a moment
-// before it has read the Secret, and an API server whose connection fails admits what it wanted to ask about.
+// firstWait is how long a TLS handshake waits for the first certificate. A starting process accepts connections a
+// moment before it has read the Secret. If the connection fails, the API server admits the object without asking the
+// webhook.
 const firstWait = 2 * time.Second
 
-// New returns a Keeper, which keeps nothing until it is registered.
+// New returns a Keeper. It does nothing until it is registered.
 func New(o Options) *Keeper {
 	if o.Lifetimes == (Lifetimes{}) {
 		o.Lifetimes = DefaultLifetimes()
@@ -85,8 +86,9 @@ func New(o Options) *Keeper {
 	return &Keeper{Options: o, first: make(chan struct{}), writes: rate.NewLimiter(rate.Every(writePeriod), writeBurst)}
 }
 
-// Register adds the keeper to a manager. Its cache holds the one Secret and its configurations, and no start waits
-// for it: a process that may not read them serves no webhook, but does everything else.
+// Register adds the Keeper to a manager. Its cache contains only the Secret and the configurations. The start of the
+// process does not wait for the cache: a process without permission to read them serves no webhook, but does everything
+// else.
 func (k *Keeper) Register(mgr manager.Manager) error {
 	only := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	var err error
@@ -100,7 +102,7 @@ func (k *Keeper) Register(mgr manager.Manager) error {
 		Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper(), ByObject: cached,
 	})
 	if err != nil {
-		return fmt.Errorf("make the cache for the certificate of webhooks: %w", err)
+		return fmt.Errorf("create the cache for the certificate of webhooks: %w", err)
 	}
 	if err := mgr.Add(presenter{k}); err != nil {
 		return err
@@ -117,7 +119,7 @@ func (k *Keeper) Register(mgr manager.Manager) error {
 			return err
 		}
 	}
-	// A Secret that was never there gives no event.
+	// A Secret that does not exist causes no event.
 	return c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		q.Add(k.request()[0])
 		return nil
@@ -128,7 +130,7 @@ func (k *Keeper) request() []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: k.Secret}}
 }
 
-// Reconcile makes the next step of the plan.
+// Reconcile executes the next step of the plan.
 func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	secret := &corev1.Secret{}
 	if err := k.reader.Get(ctx, k.Secret, secret); client.IgnoreNotFound(err) != nil {
@@ -142,10 +144,10 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	for _, webhook := range webhooksOf(configurations) {
 		o.bundles = append(o.bundles, webhook.client.CABundle)
 	}
-	o.named = k.namedSince(o)
-	// A plan may take making keys, which is dear: without a turn to write there is none.
+	o.bundledSince = k.nextBundledSince(o)
+	// A plan may generate keys, which is expensive, so check the rate limit of writes first.
 	if k.writes.TokensAt(o.now) < 1 {
-		k.Log.Info("The certificate of the webhook is changed again and again by somebody else, and mended every "+
+		k.Log.Info("Another program repeatedly changes the certificate of the webhook: delaying the next correction", "delay",
 			writePeriod.String(), "secret", k.Secret, "configuration", k.Configuration)
 		return reconcile.Result{RequeueAfter: writePeriod}, nil
 	}
@@ -154,7 +156,7 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		return reconcile.Result{}, err
 	}
 	if p.data == nil && p.bundles == nil {
-		return reconcile.Result{RequeueAfter: p.again}, nil
+		return reconcile.Result{RequeueAfter: p.recheckAfter}, nil
 	}
 	k.writes.AllowN(o.now, 1)
 	switch {
@@ -165,21 +167,21 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	}
 }
 
-// namedSince remembers since when the bundles name the next authority. A process that forgot counts anew.
-func (k *Keeper) namedSince(o observed) time.Time {
+// nextBundledSince returns since when the bundles contain the next authority. After a restart, this time starts again.
+func (k *Keeper) nextBundledSince(o observed) time.Time {
 	next := string(o.data[nextCACert])
 	cert, err := parse([]byte(next))
-	named := err == nil && len(o.bundles) > 0
+	bundled := err == nil && len(o.bundles) > 0
 	for _, bundle := range o.bundles {
-		named = named && slices.ContainsFunc(authorities(bundle), cert.Equal)
+		bundled = bundled && slices.ContainsFunc(authorities(bundle), cert.Equal)
 	}
 	switch {
-	case !named:
-		k.next, k.named = "", time.Time{}
+	case !bundled:
+		k.next, k.bundledSince = "", time.Time{}
 	case k.next != next:
-		k.next, k.named = next, o.now
+		k.next, k.bundledSince = next, o.now
 	}
-	return k.named
+	return k.bundledSince
 }
 
 func (k *Keeper) writeSecret(ctx context.Context, seen *corev1.Secret, data map[string][]byte) error {
@@ -189,19 +191,19 @@ func (k *Keeper) writeSecret(ctx context.Context, seen *corev1.Secret, data map[
 			Type:       corev1.SecretTypeOpaque, Data: data,
 		})
 		if apierrors.IsAlreadyExists(err) {
-			// The cache is late, and tells when it is not.
+			// The cache is stale. An event follows.
 			return nil
 		}
 		return err
 	}
-	k.Log.Info("Write the certificate of the webhook", "secret", k.Secret)
+	k.Log.Info("Writing the certificate of the webhook", "secret", k.Secret)
 	secret := seen.DeepCopy()
 	secret.Data = data
 	return ignoreConflict(k.Writer.Patch(ctx, secret,
 		client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})))
 }
 
-// ignoreConflict drops the error of a write that came too late: what came before it is an event.
+// ignoreConflict drops conflicts. The write that caused the conflict triggers another reconciliation.
 func ignoreConflict(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil
@@ -209,7 +211,8 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// GetCertificate returns what is presented in a handshake, for tls.Config. It waits a moment for the first certificate.
+// GetCertificate returns the certificate to present in a handshake, for tls.Config. It waits up to firstWait for the
+// first certificate.
 func (k *Keeper) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if cert := k.serving.Load(); cert != nil {
 		return cert, nil
@@ -225,10 +228,10 @@ func (k *Keeper) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 }
 
 func (k *Keeper) noCertificate() error {
-	return fmt.Errorf("there is no certificate in the Secret %s yet", k.Secret)
+	return fmt.Errorf("the Secret %s does not contain a certificate yet", k.Secret)
 }
 
-// Lifetime is how long the certificate is valid that is presented.
+// Lifetime returns the validity of the presented certificate.
 func (k *Keeper) Lifetime() expiry.Lifetime {
 	if cert := k.serving.Load(); cert != nil && cert.Leaf != nil {
 		return expiry.Lifetime{Begin: cert.Leaf.NotBefore, End: cert.Leaf.NotAfter}
@@ -236,8 +239,9 @@ func (k *Keeper) Lifetime() expiry.Lifetime {
 	return expiry.Lifetime{}
 }
 
-// Ready is a probe: nil once there is a certificate to present and the webhook configuration names its authority.
-// Before that the API server would refuse what the webhooks are for. Later the leader mends what others change.
+// Ready is a readiness probe. It returns nil when there is a certificate to present and the webhook configuration
+// contains its authority. Before that, API servers would refuse objects because they cannot call the webhook. Later
+// changes of the configuration are corrected by the leader and do not affect readiness.
 func (k *Keeper) Ready(r *http.Request) error {
 	if k.serving.Load() == nil {
 		return k.noCertificate()
@@ -254,8 +258,8 @@ func (k *Keeper) Ready(r *http.Request) error {
 	return nil
 }
 
-// checkTrust returns an error while a webhook of the configuration does not trust the certificate. Where there is no
-// configuration, no webhook is asked.
+// checkTrust returns an error while a webhook of the configuration does not trust the certificate. It returns nil if
+// there is no configuration, because no webhook is called then.
 func (k *Keeper) checkTrust(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	if err := k.reader.Get(ctx, k.Secret, secret); err != nil {
@@ -278,32 +282,32 @@ func (k *Keeper) checkTrust(ctx context.Context) error {
 	return nil
 }
 
-// presenter runs the cache and follows the Secret, in every replica.
+// presenter runs the cache and watches the Secret in every replica.
 type presenter struct{ *Keeper }
 
-// NeedLeaderElection is false: all replicas serve.
+// NeedLeaderElection returns false because all replicas serve.
 func (presenter) NeedLeaderElection() bool { return false }
 
 func (p presenter) Start(ctx context.Context) error {
 	informer, err := p.cache.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
 	if err != nil {
-		return fmt.Errorf("follow the certificate of webhooks: %w", err)
+		return fmt.Errorf("watch the certificate of webhooks: %w", err)
 	}
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { p.present(object) },
 		UpdateFunc: func(_, object any) { p.present(object) },
 	}); err != nil {
-		return fmt.Errorf("follow the certificate of webhooks: %w", err)
+		return fmt.Errorf("watch the certificate of webhooks: %w", err)
 	}
 	for _, kind := range p.kinds() {
 		if _, err := p.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("follow the configuration of webhooks: %w", err)
+			return fmt.Errorf("watch the configuration of webhooks: %w", err)
 		}
 	}
 	return p.cache.Start(ctx)
 }
 
-// present takes what the Secret holds if it is a certificate. Otherwise the one before is presented on.
+// present loads the certificate in the Secret. If it is invalid, the previous certificate is still presented.
 func (p presenter) present(object any) {
 	secret, ok := object.(*corev1.Secret)
 	if !ok {
@@ -311,9 +315,9 @@ func (p presenter) present(object any) {
 	}
 	cert, err := tls.X509KeyPair(secret.Data[certKey], secret.Data[privateKey])
 	if err != nil {
-		// The error tells nothing of the key.
-		p.Log.Error(errors.New("not a pair of a certificate and its key"),
-			"The Secret of the webhook's certificate cannot be used, the certificate before is presented on", "secret", p.Secret)
+		// This error replaces err so that nothing about the key is logged.
+		p.Log.Error(errors.New("the certificate and the key do not match or are invalid"),
+			"Cannot use the certificate in the Secret of the webhook: still presenting the previous one", "secret", p.Secret)
 		return
 	}
 	p.serving.Store(&cert)

@@ -22,10 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Somebody else may keep the same Secret, and each write triggers the other.
+// Another program may maintain the same Secret, so that each write triggers the other.
 //
 // Rule: webhook-certificate-maintained.
-func TestACertificateThatSomebodyUndoesIsMendedNowAndThen(t *testing.T) {
+func TestRepeatedlyRevertedCertificateIsWrittenAtLimitedRate(t *testing.T) {
 	at := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "machinist-system", Name: "webhook"}}
 	c := fake.NewClientBuilder().WithObjects(secret).Build()
@@ -51,15 +51,15 @@ func TestACertificateThatSomebodyUndoesIsMendedNowAndThen(t *testing.T) {
 		}
 	}
 	if most := writeBurst + int(time.Minute/writePeriod); writes < writeBurst || writes > most {
-		t.Errorf("the certificate was made %d times within a minute, want %d to %d", writes, writeBurst, most)
+		t.Errorf("the certificate was written %d times within a minute, want %d to %d", writes, writeBurst, most)
 	}
 }
 
-// Whoever waits for the pods to be ready, such as helm --wait, applies the first class right after that. An API server
-// that does not trust the webhook by then refuses it.
+// helm --wait waits for ready pods and then applies the first class. An API server that does not trust the webhook by
+// then refuses the class.
 //
 // Rule: webhook-certificate-maintained.
-func TestAProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {
+func TestProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "machinist-system", Name: "webhook"}}
 	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist"},
 		Webhooks: []admissionv1.ValidatingWebhook{{Name: "a.machinist.dev"}, {Name: "b.machinist.dev"}}}
@@ -70,7 +70,7 @@ func TestAProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {
 	})
 	k.reader = c
 	ready := func() error { return k.Ready(httptest.NewRequest(http.MethodGet, "/readyz", nil)) }
-	if err := ready(); err == nil || !strings.Contains(err.Error(), "no certificate") {
+	if err := ready(); err == nil || !strings.Contains(err.Error(), "does not contain a certificate") {
 		t.Errorf("without a certificate: %v", err)
 	}
 	step := func() {
@@ -84,13 +84,13 @@ func TestAProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {
 	}
 	step()
 	if err := ready(); err == nil || !strings.Contains(err.Error(), "a.machinist.dev") {
-		t.Errorf("with a certificate that nobody trusts: %v", err)
+		t.Errorf("with a certificate that no webhook trusts: %v", err)
 	}
 	step()
 	if err := ready(); err != nil {
 		t.Errorf("trusted: %v", err)
 	}
-	// The leader mends what others change; pods that are not ready would not help.
+	// The leader corrects later changes, so they do not affect readiness.
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestAProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := ready(); err != nil {
-		t.Errorf("after somebody changed the configuration: %v", err)
+		t.Errorf("after the configuration was changed: %v", err)
 	}
 }
 
@@ -135,11 +135,11 @@ func TestBothConfigurationsGetTheirBundles(t *testing.T) {
 		t.Helper()
 		for _, w := range webhooksOf([]client.Object{validating, mutating}) {
 			if len(authorities(w.client.CABundle)) != 1 {
-				t.Errorf("%s: the bundle of %s names %d authorities, want one", what, w.name, len(authorities(w.client.CABundle)))
+				t.Errorf("%s: the bundle of %s contains %d authorities, want one", what, w.name, len(authorities(w.client.CABundle)))
 			}
 		}
 		if len(other.Webhooks[0].ClientConfig.CABundle) > 0 {
-			t.Errorf("%s: the configuration of others is changed", what)
+			t.Errorf("%s: the configuration of another program was changed", what)
 		}
 	}
 	step()
@@ -156,18 +156,18 @@ func TestBothConfigurationsGetTheirBundles(t *testing.T) {
 		t.Errorf("the mutating webhook does not trust the certificate, and the process is ready: %v", err)
 	}
 	step()
-	trusted("after one was emptied")
+	trusted("after one bundle was cleared")
 	if validating.ResourceVersion != version {
-		t.Error("the configuration that was right is written as well")
+		t.Error("the configuration with the right bundles was written too")
 	}
 }
 
-// A process that starts accepts connections a moment before it has read its certificate, and API servers may come at
-// once where nothing asks whether it is ready.
+// A starting process accepts connections a moment before it has read its certificate. API servers may connect at once
+// if nothing checks its readiness.
 //
 // Rule: no-request-lost-in-renewal.
-func TestAHandshakeWaitsForTheFirstCertificate(t *testing.T) {
-	for name, present := range map[string]bool{"it comes": true, "it does not come": false} {
+func TestHandshakeWaitsForFirstCertificate(t *testing.T) {
+	for name, present := range map[string]bool{"certificate present": true, "no certificate": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "machinist-system", Name: "webhook"}}

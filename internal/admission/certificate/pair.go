@@ -20,7 +20,8 @@ const authorityName = "machinist-webhooks"
 var serverAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 
 // signed returns the data of a Secret with a new serving certificate for the hosts, which are DNS names or IP
-// addresses. One that would not hold for them is an error: it would be made anew, again and again.
+// addresses. It returns an error if the certificate would not be valid for the hosts, because otherwise it would be
+// created again in each step.
 func signed(hosts []string, authority *rotator.KeyPairArtifacts, begin, end time.Time) (map[string][]byte, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: begin, NotAfter: end,
@@ -36,11 +37,11 @@ func signed(hosts []string, authority *rotator.KeyPairArtifacts, begin, end time
 	}
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
-		return nil, fmt.Errorf("make a serving certificate: %w", err)
+		return nil, fmt.Errorf("create a serving certificate: %w", err)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, authority.Cert, key.Public(), authority.Key)
 	if err != nil {
-		return nil, fmt.Errorf("make a serving certificate: %w", err)
+		return nil, fmt.Errorf("create a serving certificate: %w", err)
 	}
 	data := map[string][]byte{
 		certKey:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
@@ -48,16 +49,16 @@ func signed(hosts []string, authority *rotator.KeyPairArtifacts, begin, end time
 		caCert:     authority.CertPEM, caKey: authority.KeyPEM,
 	}
 	if _, err := servingLeft(data, hosts, begin); err != nil {
-		return nil, fmt.Errorf("what was made is of no use: %w", err)
+		return nil, fmt.Errorf("verify the new serving certificate: %w", err)
 	}
 	return data, nil
 }
 
-// servingLeft returns how long from a moment on the serving certificate still holds for all hosts.
+// servingLeft returns how long, from a time, the serving certificate is valid for all hosts.
 func servingLeft(data map[string][]byte, hosts []string, at time.Time) (time.Duration, error) {
 	for _, host := range hosts {
 		if ok, err := rotator.ValidCert(data[caCert], data[certKey], data[privateKey], host, &serverAuth, at); !ok {
-			return 0, fmt.Errorf("the serving certificate for %s: %w", host, err)
+			return 0, fmt.Errorf("check the serving certificate for %s: %w", host, err)
 		}
 	}
 	leaf, err := parse(data[certKey])
@@ -66,24 +67,24 @@ func servingLeft(data map[string][]byte, hosts []string, at time.Time) (time.Dur
 	}
 	left := leaf.NotAfter.Sub(at)
 	if left <= 0 {
-		return 0, fmt.Errorf("the serving certificate ends at %s", leaf.NotAfter)
+		return 0, fmt.Errorf("the serving certificate expires at %s", leaf.NotAfter)
 	}
 	return left, nil
 }
 
-// authorityOf returns an authority that can sign at that time.
+// authorityOf returns the authority if it can sign at a time.
 func authorityOf(cert, key []byte, at time.Time) (*rotator.KeyPairArtifacts, error) {
 	if ok, err := rotator.ValidCert(cert, cert, key, authorityName, nil, at); !ok {
-		return nil, fmt.Errorf("the certificate authority: %w", err)
+		return nil, fmt.Errorf("check the certificate authority: %w", err)
 	}
 	parsed, err := parse(cert)
 	if err != nil {
-		return nil, fmt.Errorf("the certificate authority: %w", err)
+		return nil, fmt.Errorf("check the certificate authority: %w", err)
 	}
 	block, _ := pem.Decode(key)
 	private, err := x509.ParsePKCS1PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("the certificate authority's key: %w", err)
+		return nil, fmt.Errorf("parse the key of the certificate authority: %w", err)
 	}
 	return &rotator.KeyPairArtifacts{Cert: parsed, Key: private, CertPEM: cert, KeyPEM: key}, nil
 }
@@ -91,7 +92,7 @@ func authorityOf(cert, key []byte, at time.Time) (*rotator.KeyPairArtifacts, err
 func parse(text []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return nil, errors.New("no certificate in PEM")
+		return nil, errors.New("no certificate in PEM format")
 	}
 	return x509.ParseCertificate(block.Bytes)
 }

@@ -8,12 +8,12 @@ import (
 )
 
 var (
-	start = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	hosts = []string{"machinist-manager.machinist-system.svc", "localhost"}
-	lives = Lifetimes{Authority: 100 * time.Hour, Serving: 60 * time.Hour, Ahead: 5 * time.Hour}
+	start     = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	hosts     = []string{"machinist-manager.machinist-system.svc", "localhost"}
+	lifetimes = Lifetimes{Authority: 100 * time.Hour, Serving: 60 * time.Hour, Ahead: 5 * time.Hour}
 )
 
-// installation is a Secret and the bundles of two webhooks, and plays the keeper's part on a clock.
+// installation is a Secret and the bundles of two webhooks. It acts as the Keeper, with its own clock.
 type installation struct {
 	t *testing.T
 	observed
@@ -23,18 +23,18 @@ func begin(t *testing.T) *installation {
 	return &installation{t: t, observed: observed{now: start, bundles: [][]byte{nil, nil}}}
 }
 
-// step carries out one step of the plan and reports how long nothing must be done.
+// step executes one step of the plan and returns when the next one is due.
 func (i *installation) step() time.Duration {
 	i.t.Helper()
 	if next, err := parse(i.data[nextCACert]); err == nil && len(i.bundles) > 0 && contains(i.bundles[0], next) &&
 		contains(i.bundles[1], next) {
-		if i.named.IsZero() {
-			i.named = i.now
+		if i.bundledSince.IsZero() {
+			i.bundledSince = i.now
 		}
 	} else {
-		i.named = time.Time{}
+		i.bundledSince = time.Time{}
 	}
-	p, err := plan(i.observed, hosts, lives)
+	p, err := plan(i.observed, hosts, lifetimes)
 	if err != nil {
 		i.t.Fatal(err)
 	}
@@ -44,14 +44,14 @@ func (i *installation) step() time.Duration {
 	case p.bundles != nil:
 		i.bundles = p.bundles
 	default:
-		return p.again
+		return p.recheckAfter
 	}
 	return 0
 }
 
-// settle goes on until nothing must be done for now, and checks that what is presented is trusted by the bundles,
-// those of now and of before the last change: API servers hear late.
-func (i *installation) settle() time.Duration {
+// runSteps executes steps until none is due. After each step it checks that the bundles trust the presented
+// certificate: the present bundles, and those before the last change, because API servers read bundles late.
+func (i *installation) runSteps() time.Duration {
 	i.t.Helper()
 	for range 10 {
 		before := i.bundles
@@ -67,7 +67,7 @@ func (i *installation) settle() time.Duration {
 			return again
 		}
 	}
-	i.t.Fatal("the plan comes to no end")
+	i.t.Fatal("the plan does not end")
 	return 0
 }
 
@@ -81,7 +81,7 @@ func (i *installation) trusted(bundle []byte) {
 	pool.AppendCertsFromPEM(bundle)
 	for _, host := range hosts {
 		if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: host, CurrentTime: i.now}); err != nil {
-			i.t.Fatalf("after %s: what is presented is not trusted: %v", i.now.Sub(start), err)
+			i.t.Fatalf("after %s: the presented certificate is not trusted: %v", i.now.Sub(start), err)
 		}
 	}
 }
@@ -95,33 +95,33 @@ func contains(bundle []byte, cert *x509.Certificate) bool {
 	return false
 }
 
-func TestACertificateIsRenewedAheadByTheSameAuthority(t *testing.T) {
+func TestCertificateIsRenewedBySameAuthority(t *testing.T) {
 	i := begin(t)
-	again := i.settle()
-	if want := lives.Serving - lives.Ahead; again != want {
+	again := i.runSteps()
+	if want := lifetimes.Serving - lifetimes.Ahead; again != want {
 		t.Errorf("checks again after %s, want %s", again, want)
 	}
 	former := i.observed
 	i.now = i.now.Add(again - time.Second)
-	if i.settle() != time.Second || !bytes.Equal(i.data[certKey], former.data[certKey]) {
+	if i.runSteps() != time.Second || !bytes.Equal(i.data[certKey], former.data[certKey]) {
 		t.Error("renewed too early")
 	}
 	i.now = i.now.Add(2 * time.Second)
-	i.settle()
+	i.runSteps()
 	if bytes.Equal(i.data[certKey], former.data[certKey]) || !bytes.Equal(i.data[caCert], former.data[caCert]) {
 		t.Error("not renewed by the same authority")
 	}
 }
 
-// Years pass, at whatever moments the keeper looks: what is presented is trusted at each, and authorities change.
-func TestAnAuthorityIsTrustedBeforeItSigns(t *testing.T) {
+// The presented certificate is trusted at all times, also when authorities are replaced.
+func TestAuthorityIsTrustedBeforeItSigns(t *testing.T) {
 	i := begin(t)
 	seen := map[string]bool{}
-	for i.now.Before(start.Add(3 * lives.Authority)) {
-		again := i.settle()
+	for i.now.Before(start.Add(3 * lifetimes.Authority)) {
+		again := i.runSteps()
 		seen[string(i.data[caCert])] = true
-		if n := len(authorities(i.bundles[0])); n > mostAuthorities {
-			t.Fatalf("the bundle names %d authorities", n)
+		if n := len(authorities(i.bundles[0])); n > maxAuthorities {
+			t.Fatalf("the bundle contains %d authorities", n)
 		}
 		i.now = i.now.Add(again)
 	}
@@ -130,33 +130,33 @@ func TestAnAuthorityIsTrustedBeforeItSigns(t *testing.T) {
 	}
 }
 
-func TestTheOverlapIsWaitedFor(t *testing.T) {
+func TestNextAuthoritySignsOnlyAfterOverlap(t *testing.T) {
 	i := begin(t)
-	again := i.settle()
+	again := i.runSteps()
 	first := i.data[caCert]
 	for i.data[nextCACert] == nil {
 		i.now = i.now.Add(again)
-		again = i.settle()
+		again = i.runSteps()
 	}
 	if again != overlap || !bytes.Equal(i.data[caCert], first) {
 		t.Fatalf("checks again after %s with the authority changed=%v", again, !bytes.Equal(i.data[caCert], first))
 	}
-	// Somebody empties a bundle: the overlap begins anew.
+	// When a bundle is cleared, the overlap starts again.
 	i.now = i.now.Add(overlap - time.Second)
 	i.bundles = [][]byte{i.bundles[0], nil}
 	i.step()
 	i.step()
 	i.now = i.now.Add(2 * time.Second)
-	if i.settle(); !bytes.Equal(i.data[caCert], first) {
-		t.Error("it signed before the overlap had passed again")
+	if i.runSteps(); !bytes.Equal(i.data[caCert], first) {
+		t.Error("the next authority signed before the overlap had passed again")
 	}
 	i.now = i.now.Add(overlap)
-	if i.settle(); bytes.Equal(i.data[caCert], first) || i.data[nextCACert] != nil {
-		t.Error("it never signed")
+	if i.runSteps(); bytes.Equal(i.data[caCert], first) || i.data[nextCACert] != nil {
+		t.Error("the next authority never signed")
 	}
 }
 
-func TestWhatIsBrokenIsMadeAnew(t *testing.T) {
+func TestDamagedSecretIsRepaired(t *testing.T) {
 	for name, damage := range map[string]func(map[string][]byte){
 		"nothing":               func(data map[string][]byte) { clear(data) },
 		"the authority's key":   func(data map[string][]byte) { data[caKey] = []byte("x") },
@@ -167,12 +167,12 @@ func TestWhatIsBrokenIsMadeAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := begin(t)
-			i.settle()
+			i.runSteps()
 			damage(i.data)
 			for range 5 {
 				i.step()
 			}
-			i.settle()
+			i.runSteps()
 			for _, bundle := range i.bundles {
 				i.trusted(bundle)
 			}
@@ -180,22 +180,21 @@ func TestWhatIsBrokenIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestAnotherHostTakesAnotherCertificate(t *testing.T) {
+func TestAnotherHostRequiresAnotherCertificate(t *testing.T) {
 	i := begin(t)
-	i.settle()
-	p, err := plan(i.observed, []string{"elsewhere.example"}, lives)
+	i.runSteps()
+	p, err := plan(i.observed, []string{"elsewhere.example"}, lifetimes)
 	if err != nil || p.data == nil || !bytes.Equal(p.data[caCert], i.data[caCert]) {
 		t.Errorf("got %+v, %v; want a certificate for the host, of the same authority", p, err)
 	}
 }
 
-// Without any webhook to trust the next authority, it never signs: the one now is used to its end and made anew then.
-// An IP address as a DNS name would hold for nobody, and be made again at once, for ever.
-func TestAHostMayBeAnIPAddress(t *testing.T) {
+// An IP address as a DNS name would never be valid, and the certificate would be created again in each step.
+func TestHostMayBeAnIPAddress(t *testing.T) {
 	for _, hosts := range [][]string{{"127.0.0.1"}, {"localhost", "127.0.0.1", "2001:db8::1"}} {
 		o := observed{now: start, bundles: [][]byte{nil}}
 		for range 3 {
-			p, err := plan(o, hosts, lives)
+			p, err := plan(o, hosts, lifetimes)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,13 +204,13 @@ func TestAHostMayBeAnIPAddress(t *testing.T) {
 			if p.bundles != nil {
 				o.bundles = p.bundles
 			}
-			if p.again > 0 {
-				o.named = start
+			if p.recheckAfter > 0 {
+				o.bundledSince = start
 				break
 			}
 		}
-		if o.named.IsZero() {
-			t.Errorf("%v: there is always something to do", hosts)
+		if o.bundledSince.IsZero() {
+			t.Errorf("%v: the plan does not end", hosts)
 		}
 		leaf, err := parse(o.data[certKey])
 		if err != nil {
@@ -225,11 +224,13 @@ func TestAHostMayBeAnIPAddress(t *testing.T) {
 	}
 }
 
-func TestWithoutWebhooksNothingStandsStill(t *testing.T) {
+// Without webhooks that trust the next authority, it never signs. The present authority is used until its end and is
+// then replaced.
+func TestCertificateIsRenewedWithoutWebhooks(t *testing.T) {
 	i := begin(t)
 	i.bundles = nil
-	for i.now.Before(start.Add(2 * lives.Authority)) {
-		i.now = i.now.Add(i.settle())
+	for i.now.Before(start.Add(2 * lifetimes.Authority)) {
+		i.now = i.now.Add(i.runSteps())
 	}
 	if leaf, err := parse(i.data[certKey]); err != nil || leaf.NotAfter.Before(i.now) {
 		t.Errorf("ended with %v, %v", leaf, err)

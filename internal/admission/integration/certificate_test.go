@@ -22,11 +22,11 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// asked returns nil if the core's webhook refuses what nobody else does.
-func asked(t *testing.T, c client.Client, ns string) error {
+// webhookRefuses returns nil if the manager's webhook refuses an object that nothing else refuses.
+func webhookRefuses(t *testing.T, c client.Client, ns string) error {
 	err := c.Create(t.Context(), machine(ns, "probe", reserved), client.DryRunAll)
 	if fields(err) == nil {
-		return fmt.Errorf("got %w, want that the webhook refuses it", err)
+		return fmt.Errorf("got %w, want a refusal by the webhook", err)
 	}
 	return nil
 }
@@ -38,32 +38,32 @@ func leaf(secret *corev1.Secret) []byte {
 	return nil
 }
 
-// made returns an authority and a certificate that holds for so long.
-func made(t *testing.T, life time.Duration) (authority *rotator.KeyPairArtifacts, cert, key []byte) {
+// newCertificate returns an authority and a certificate with a lifetime.
+func newCertificate(t *testing.T, life time.Duration) (authority *rotator.KeyPairArtifacts, cert, key []byte) {
 	t.Helper()
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	maker := &rotator.CertRotator{CAName: "machinist-webhooks", CAOrganization: "machinist", DNSName: "localhost",
 		ExtKeyUsages: &usage}
 	begin := time.Now().Add(-2 * time.Hour)
 	authority, err := maker.CreateCACert(begin, time.Now().Add(life))
-	must(t, "make an authority", err)
+	must(t, "create an authority", err)
 	cert, key, err = maker.CreateCertPEM(authority, begin, time.Now().Add(life))
-	must(t, "make a certificate", err)
+	must(t, "create a certificate", err)
 	return authority, cert, key
 }
 
-// Whatever becomes of the Secret and of the bundle, the leader makes them good, every replica presents the
-// certificate, and the API server trusts it.
+// The leader repairs any damage to the Secret and the bundle. Every replica presents the certificate, and the API
+// server trusts it.
 //
 // Rule: webhook-certificate-maintained.
-func TestTheCertificateIsMendedAndPresentedByEveryReplica(t *testing.T) {
+func TestCertificateIsRepairedAndPresentedByEveryReplica(t *testing.T) {
 	ctx, c, ns := t.Context(), env.Client(t), env.Namespace(t)
 	one, two := freeAddress(t), freeAddress(t)
 	configuration := manifests.ManagerWebhook(at(one))
 	installed(t, configuration)
 	serve(t, core, true, asCore, "--webhook-bind-address="+one)
 	serve(t, core, false, asCore, "--webhook-bind-address="+two)
-	eventually(t, "the webhook is asked", func() error { return asked(t, c, ns) })
+	eventually(t, "the webhook is asked", func() error { return webhookRefuses(t, c, ns) })
 	key := client.ObjectKey{Namespace: system, Name: core + "-webhook"}
 	read := func() *corev1.Secret {
 		secret := &corev1.Secret{}
@@ -79,32 +79,32 @@ func TestTheCertificateIsMendedAndPresentedByEveryReplica(t *testing.T) {
 			return c.Update(ctx, secret)
 		}
 	}
-	authority, cert, certKey := made(t, -time.Hour)
+	authority, cert, certKey := newCertificate(t, -time.Hour)
 	for _, test := range []struct {
 		what   string
 		damage func() error
 	}{
 		{"the Secret is deleted", func() error { return c.Delete(ctx, read()) }},
-		{"somebody garbles the certificate", update(func(d map[string][]byte) { d[corev1.TLSCertKey] = []byte("garbled") })},
-		{"somebody garbles the authority's key", update(func(d map[string][]byte) { d["ca.key"] = []byte("garbled") })},
-		{"somebody empties it", update(func(d map[string][]byte) { clear(d) })},
-		{"all of it has ended", update(func(d map[string][]byte) {
+		{"the certificate is garbled", update(func(d map[string][]byte) { d[corev1.TLSCertKey] = []byte("garbled") })},
+		{"the key of the authority is garbled", update(func(d map[string][]byte) { d["ca.key"] = []byte("garbled") })},
+		{"the Secret is cleared", update(func(d map[string][]byte) { clear(d) })},
+		{"everything has expired", update(func(d map[string][]byte) {
 			d["ca.crt"], d["ca.key"], d[corev1.TLSCertKey], d[corev1.TLSPrivateKeyKey] = authority.CertPEM, authority.KeyPEM, cert, certKey
 		})},
 	} {
 		before := leaf(read())
 		eventually(t, test.what, test.damage)
-		eventually(t, test.what+": another certificate is there", func() error {
+		eventually(t, test.what+": there is another certificate", func() error {
 			now := leaf(read())
 			if now == nil || bytes.Equal(now, before) {
 				return errors.New("none yet")
 			}
 			return presents(now, one, two)
 		})
-		eventually(t, test.what+": the webhook is asked", func() error { return asked(t, c, ns) })
+		eventually(t, test.what+": the webhook is asked", func() error { return webhookRefuses(t, c, ns) })
 	}
 
-	// A bundle that somebody emptied, or that went with the configuration.
+	// The bundle is cleared, or deleted together with the configuration.
 	eventually(t, "the bundle is emptied", func() error {
 		now := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: core}}
 		must(t, "read the configuration", c.Get(ctx, client.ObjectKeyFromObject(now), now))
@@ -117,24 +117,24 @@ func TestTheCertificateIsMendedAndPresentedByEveryReplica(t *testing.T) {
 		if len(now.Webhooks[0].ClientConfig.CABundle) == 0 {
 			return errors.New("no bundle")
 		}
-		return asked(t, c, ns)
+		return webhookRefuses(t, c, ns)
 	})
 	must(t, "delete the configuration", c.Delete(ctx, configuration.DeepCopy()))
 	must(t, "install it again", install.Apply(ctx, env.Config(), configuration))
-	eventually(t, "the webhook that came later is asked", func() error { return asked(t, c, ns) })
+	eventually(t, "the webhook that came later is asked", func() error { return webhookRefuses(t, c, ns) })
 }
 
-// With a folder that others keep, their certificate is presented, and the one that they replace it by; nothing is
-// written.
+// With a folder that another program maintains, the certificate in it is presented, also after it is replaced. Nothing
+// is written.
 //
 // Rule: webhook-certificate-maintained.
-func TestACertificateThatOthersKeepIsPresented(t *testing.T) {
+func TestCertificateInFolderIsPresented(t *testing.T) {
 	c, ns, folder := env.Client(t), env.Namespace(t), t.TempDir()
 	address := freeAddress(t)
 	configuration := manifests.ManagerWebhook(at(address))
 	var bundle []byte
 	write := func() []byte {
-		authority, cert, key := made(t, time.Hour)
+		authority, cert, key := newCertificate(t, time.Hour)
 		bundle = append(bundle, authority.CertPEM...)
 		for name, content := range map[string][]byte{"tls.key": key, "tls.crt": cert} {
 			must(t, "write a certificate", os.WriteFile(filepath.Join(folder, name), content, 0o600))
@@ -147,12 +147,12 @@ func TestACertificateThatOthersKeepIsPresented(t *testing.T) {
 	installed(t, configuration)
 	serve(t, core, true, asCore, "--webhook-bind-address="+address, "--webhook-cert-dir="+folder)
 	eventually(t, "the first is presented", func() error { return presents(first, address) })
-	eventually(t, "the webhook is asked", func() error { return asked(t, c, ns) })
+	eventually(t, "the webhook is asked", func() error { return webhookRefuses(t, c, ns) })
 	second := write()
 	eventually(t, "the second is presented", func() error { return presents(second, address) })
 	secret := &corev1.Secret{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: system, Name: core + "-webhook"},
 		secret); client.IgnoreNotFound(err) != nil || err == nil {
-		t.Errorf("the process keeps a Secret of its own: %v", err)
+		t.Errorf("the process created a Secret: %v", err)
 	}
 }

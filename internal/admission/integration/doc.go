@@ -1,2 +1,2 @@
-// Package integration tests the webhooks, and the keeping of their certificate, with a real API server.
+// Package integration tests the webhooks and the maintenance of their certificate against a real API server.
 package integration

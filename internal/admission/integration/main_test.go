@@ -37,13 +37,13 @@ const (
 	system = "machinist-system"
 	core   = "machinist-manager"
 	sim    = "machinist-provider-sim"
-	// protected is a lease that somebody else holds for ever.
+	// protected is a Lease that another holder keeps for ever.
 	protected = "held"
 )
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// eventually asks until there is no error.
+// eventually calls ask until it returns no error.
 func eventually(t *testing.T, what string, ask func() error) {
 	t.Helper()
 	var last error
@@ -63,7 +63,7 @@ func must(t *testing.T, what string, err error) {
 	}
 }
 
-// installed installs webhooks for the time of the test, before anything serves them.
+// installed installs webhooks for the duration of the test, before any process serves them.
 func installed(t *testing.T, configurations ...client.Object) {
 	t.Helper()
 	c := env.Client(t)
@@ -86,7 +86,7 @@ func installed(t *testing.T, configurations ...client.Object) {
 	})
 }
 
-// at returns the URL at which API servers reach an address.
+// at returns the URL by which API servers reach an address.
 func at(address string) string {
 	_, port, _ := net.SplitHostPort(address)
 	return "https://localhost:" + port
@@ -99,7 +99,7 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-// serve runs a process that serves one webhook, for the time of the test. Only a leader keeps the certificate.
+// serve runs a process with one webhook for the duration of the test. Only a leader maintains the certificate.
 func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) admissionwebhook.Handler,
 	flags ...string) {
 	t.Helper()
@@ -109,11 +109,11 @@ func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) 
 	must(t, "parse the flags", fs.Parse(append([]string{"--webhook-hosts=localhost"}, flags...)))
 	must(t, "validate the flags", serving.Validate())
 	server, err := serving.Server()
-	must(t, "make the server", err)
+	must(t, "create the server", err)
 	now := metav1.NowMicro()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: protected},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("somebody"), LeaseDurationSeconds: ptr.To[int32](100000), AcquireTime: &now, RenewTime: &now,
+			HolderIdentity: ptr.To("another"), LeaseDurationSeconds: ptr.To[int32](100000), AcquireTime: &now, RenewTime: &now,
 		}}
 	if err := env.Client(t).Create(t.Context(), lease); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) 
 		LeaderElection: !leads, LeaderElectionID: protected, LeaderElectionNamespace: system,
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
-	must(t, "make the manager", err)
+	must(t, "create the manager", err)
 	ctx, cancel := context.WithCancel(context.Background())
 	process := admission.Process{
 		Name: name, Namespace: system, Manager: mgr, Writer: mgr.GetClient(), Log: mgr.GetLogger(),
@@ -156,7 +156,7 @@ func presented(address string) ([]byte, error) {
 	return conn.ConnectionState().PeerCertificates[0].Raw, nil
 }
 
-// presents returns nil if all servers present this one.
+// presents returns nil if all servers present a certificate.
 func presents(want []byte, addresses ...string) error {
 	for _, address := range addresses {
 		got, err := presented(address)
@@ -170,7 +170,7 @@ func presents(want []byte, addresses ...string) error {
 	return nil
 }
 
-// listener is a client that writes down what it is warned of.
+// listener is a client that records the warnings that it receives.
 type listener struct {
 	client.Client
 	mu       sync.Mutex
@@ -184,7 +184,7 @@ func newListener(t *testing.T) *listener {
 	c.WarningHandler = l
 	var err error
 	l.Client, err = client.New(c, client.Options{Scheme: env.Scheme()})
-	must(t, "make a client", err)
+	must(t, "create a client", err)
 	return l
 }
 
@@ -201,7 +201,7 @@ func (l *listener) heard() []string {
 	return slices.Clone(l.warnings)
 }
 
-// fields are those of an error that the API server calls invalid, nil for any other.
+// fields returns the fields of an Invalid error of a webhook. It returns nil for any other error.
 func fields(err error) []string {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok || status.Status().Details == nil || !apierrors.IsInvalid(err) ||

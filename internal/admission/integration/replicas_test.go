@@ -27,10 +27,10 @@ func fleetOf(namespace, name string, annotations map[string]string) *v1beta1.Mac
 	}
 }
 
-// Both webhooks of the manager have the certificate of one Secret, and each configuration its own bundle.
+// Both webhooks of the manager use the certificate in one Secret, and each configuration has its own bundle.
 //
 // Rules: replicas-left-out-are-kept, webhook-certificate-maintained.
-func TestTheNumberOfMachinesIsStoredWhenAnObjectIsWritten(t *testing.T) {
+func TestOmittedReplicasAreStored(t *testing.T) {
 	ctx, c, ns, address := t.Context(), env.Client(t), env.Namespace(t), freeAddress(t)
 	installed(t, manifests.ManagerWebhook(at(address)))
 	mutating := manifests.ManagerMutatingWebhook(at(address))
@@ -48,11 +48,11 @@ func TestTheNumberOfMachinesIsStoredWhenAnObjectIsWritten(t *testing.T) {
 			return err
 		}
 		if probe.Spec.Replicas == nil {
-			return errors.New("spec.replicas is left out")
+			return errors.New("spec.replicas is not set")
 		}
 		return nil
 	})
-	eventually(t, "the validating webhook is asked", func() error { return asked(t, c, ns) })
+	eventually(t, "the validating webhook is asked", func() error { return webhookRefuses(t, c, ns) })
 	check := func(what string, d *v1beta1.MachineDeployment, want int32) {
 		t.Helper()
 		if got := d.Spec.Replicas; got == nil || *got != want {

@@ -25,7 +25,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// strict is a driver named sim that only wants a size.
+// strict is a driver named sim that requires a size.
 type strict struct{ provider.Driver }
 
 func (strict) Name() string { return "sim" }
@@ -102,10 +102,10 @@ func budget(namespace, name string, maxDisrupted int32, schedules ...string) *v1
 	return b
 }
 
-// What the webhooks refuse and warn of, as a client sees it.
+// The test checks the errors and warnings of the webhooks as a client receives them.
 //
 // Rules: manager-webhook-refuses, provider-webhook-refuses, unwise-is-warned.
-func TestWhoeverAppliesGetsTheReason(t *testing.T) {
+func TestClientsGetErrorsAndWarnings(t *testing.T) {
 	one, two := freeAddress(t), freeAddress(t)
 	installed(t, manifests.ManagerWebhook(at(one)), manifests.ProviderWebhook("sim", at(two)))
 	serve(t, core, true, asCore, "--webhook-bind-address="+one)
@@ -116,10 +116,10 @@ func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 		err := probe.Create(t.Context(), machine(ns, "probe", func(s *v1beta1.MachineSpec) { inline("{}")(s) }),
 			client.DryRunAll)
 		if !slices.Equal(fields(err), []string{"spec.providerSpec.size"}) {
-			return fmt.Errorf("the provider's: %w", err)
+			return fmt.Errorf("webhook of the provider: %w", err)
 		}
 		if err := probe.Create(t.Context(), machine(ns, "probe", reserved), client.DryRunAll); fields(err) == nil {
-			return fmt.Errorf("the core's: %w", err)
+			return fmt.Errorf("webhook of the manager: %w", err)
 		}
 		return nil
 	})
@@ -141,9 +141,9 @@ func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 			c.Spec.Capacity = &v1beta1.ClassCapacity{Zone: "a,b"}
 			return c
 		}(), refused: "spec.capacity.zone"},
-		"a machine":                    {object: machine(ns, "new", nil)},
-		"a machine with a key of ours": {object: machine(ns, "new", reserved), refused: "spec." + label},
-		"a machine of no class": {object: machine(ns, "new", func(s *v1beta1.MachineSpec) {
+		"a machine":                       {object: machine(ns, "new", nil)},
+		"a machine with a reserved label": {object: machine(ns, "new", reserved), refused: "spec." + label},
+		"a machine with a class that does not exist": {object: machine(ns, "new", func(s *v1beta1.MachineSpec) {
 			s.ClassRef.Name = "large"
 		}), warned: "spec." + name},
 		"a machine that adopts": {object: machine(ns, "new", func(s *v1beta1.MachineSpec) {
@@ -154,24 +154,24 @@ func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 		}), warned: "spec.timeouts.drain"},
 		"an inline machine":                {object: machine(ns, "new", inline(`{"size":"s"}`))},
 		"an inline machine without a size": {object: machine(ns, "new", inline(`{}`)), refused: "spec.providerSpec.size"},
-		"a set with a key of ours":         {object: set(ns, "other", reserved), refused: "spec.template.spec." + label},
+		"a set with a reserved label":      {object: set(ns, "other", reserved), refused: "spec.template.spec." + label},
 		"a set without a size": {object: set(ns, "other", inline(`{}`)),
 			refused: "spec.template.spec.providerSpec.size"},
 		"a deployment that overlaps": {object: deployment(ns, "new", nil), warned: "spec.selector"},
 		"a deployment without a size": {object: deployment(ns, "new", inline(`{}`)),
 			refused: "spec.template.spec.providerSpec.size", warned: "spec.selector"},
 		"a check": {object: check(ns, "new", corev1.ConditionFalse)},
-		"a check of what is healthy": {object: check(ns, "new", corev1.ConditionTrue),
+		"a check with Ready=True as unhealthy": {object: check(ns, "new", corev1.ConditionTrue),
 			refused: "spec.unhealthyNodeConditions[0].status"},
 		"a budget": {object: budget(ns, "new", 0, "0 22 * * *")},
-		"a budget that is never": {object: budget(ns, "new", 0, "0 22 * * *", "0 0 30 2 *"),
+		"a budget with an impossible window": {object: budget(ns, "new", 0, "0 22 * * *", "0 0 30 2 *"),
 			refused: "spec.windows[1].schedule"},
 		"a budget that blocks": {object: budget(ns, "new", 0), warned: "spec.maxDisrupted"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := newListener(t)
 			// The cache of the webhook may not have the set yet.
-			eventually(t, "the webhook knows what is there", func() error {
+			eventually(t, "the webhook has read the objects", func() error {
 				test.object.SetResourceVersion("")
 				err := c.Create(t.Context(), test.object, client.DryRunAll)
 				if test.object.GetName() == "other" {
@@ -194,7 +194,7 @@ func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 	}
 }
 
-// tryUpdate tries what a set that is there would become.
+// tryUpdate updates an existing set to the template of wanted, as a dry run.
 func tryUpdate(t *testing.T, c client.Client, wanted client.Object) error {
 	t.Helper()
 	now := &v1beta1.MachineSet{}
@@ -203,10 +203,11 @@ func tryUpdate(t *testing.T, c client.Client, wanted client.Object) error {
 	return c.Update(t.Context(), now, client.DryRunAll)
 }
 
-// Nobody answers for the webhooks. Everything goes on but a providerSpec that nobody has judged.
+// No process serves the webhooks. Everything works except the creation of objects with a new providerSpec, which only
+// the provider can validate.
 //
 // Rule: works-without-webhooks.
-func TestNothingButNewProviderSpecsDependsOnTheWebhooks(t *testing.T) {
+func TestOnlyNewProviderSpecsDependOnTheWebhooks(t *testing.T) {
 	ctx, c, ns := t.Context(), env.Client(t), env.Namespace(t)
 	const hold = "test.machinist.dev/hold"
 	small, bare := class(ns, "small", `{"a":1}`), machine(ns, "bare", inline(`{"a":1}`))
@@ -215,11 +216,11 @@ func TestNothingButNewProviderSpecsDependsOnTheWebhooks(t *testing.T) {
 		o.SetFinalizers([]string{hold})
 		must(t, "create", c.Create(ctx, o))
 	}
-	noOne := freeAddress(t)
-	installed(t, manifests.ManagerWebhook(at(noOne)), manifests.ProviderWebhook("sim", at(noOne)))
+	unserved := freeAddress(t)
+	installed(t, manifests.ManagerWebhook(at(unserved)), manifests.ProviderWebhook("sim", at(unserved)))
 	refused := func(err error) error {
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
-			return fmt.Errorf("got %w, want that nobody could be asked", err)
+			return fmt.Errorf("got %w, want a failed call of the webhook", err)
 		}
 		return nil
 	}
@@ -236,7 +237,7 @@ func TestNothingButNewProviderSpecsDependsOnTheWebhooks(t *testing.T) {
 	must(t, "change a providerSpec", refused(c.Update(ctx, changed, client.DryRunAll)))
 	changed = fleet.DeepCopy()
 	changed.Spec.Template.Spec.Provider = "other"
-	must(t, "change a provider to another, whose webhook is not there", c.Update(ctx, changed, client.DryRunAll))
+	must(t, "change to a provider without a webhook", c.Update(ctx, changed, client.DryRunAll))
 
 	us := rest.CopyConfig(env.Config())
 	us.Impersonate = rest.ImpersonationConfig{UserName: core, Groups: []string{"machinist-processes", "system:masters"}}
@@ -246,15 +247,15 @@ func TestNothingButNewProviderSpecsDependsOnTheWebhooks(t *testing.T) {
 	for _, config := range []*rest.Config{us, account} {
 		processes, err := client.New(config, client.Options{Scheme: env.Scheme()})
 		must(t, "make a client", err)
-		must(t, "the processes make a machine from a template", processes.Create(ctx, machine(ns, "made", inline(`{}`)),
+		must(t, "the processes create a machine from a template", processes.Create(ctx, machine(ns, "made", inline(`{}`)),
 			client.DryRunAll))
 		moved := bare.DeepCopy()
 		moved.Spec.ProviderSpec = raw(`{"b":1}`)
 		must(t, "the processes give a machine another spec", processes.Update(ctx, moved, client.DryRunAll))
-		must(t, "the processes make a set", processes.Create(ctx, set(ns, "made", inline(`{}`)), client.DryRunAll))
+		must(t, "the processes create a set", processes.Create(ctx, set(ns, "made", inline(`{}`)), client.DryRunAll))
 	}
 
-	// The core's webhook is missed by nobody.
+	// Nothing needs the webhook of the manager.
 	must(t, "create a bad machine", c.Create(ctx, machine(ns, "bad", reserved)))
 	must(t, "create a class in kube-system", c.Create(ctx, class(metav1.NamespaceSystem, "small", `{}`), client.DryRunAll))
 	must(t, "create a machine in kube-system", c.Create(ctx, machine(metav1.NamespaceSystem, "bare", inline(`{}`)),
@@ -291,7 +292,7 @@ func TestNothingButNewProviderSpecsDependsOnTheWebhooks(t *testing.T) {
 		o.SetFinalizers(nil)
 		must(t, what+": release", c.Update(ctx, o))
 		if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); client.IgnoreNotFound(err) != nil || err == nil {
-			t.Errorf("%s: is still there: %v", what, err)
+			t.Errorf("%s: the object still exists: %v", what, err)
 		}
 	}
 }

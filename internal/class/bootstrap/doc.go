@@ -1,3 +1,3 @@
-// Package bootstrap makes what an instance needs to join the target cluster: user data rendered for one machine, and
-// the bootstrap token in it.
+// Package bootstrap renders the user data of a machine, and manages the bootstrap token with which its instance joins
+// the target cluster.
 package bootstrap

@@ -10,17 +10,17 @@ import (
 	"unicode/utf16"
 )
 
-// maxPlain bounds what compressed user data may become. No cloud takes a thousandth of it.
-const maxPlain = 32 << 20
+// maxDecompressed limits the size of decompressed user data. Every cloud limits user data to a fraction of that.
+const maxDecompressed = 32 << 20
 
-// maxNesting bounds how often something encoded may be in something encoded.
+// maxNesting limits how deep encodings and MIME parts may be nested.
 const maxNesting = 8
 
-// eachText calls change with each text of user data, and returns the user data with what change returned instead. It
-// looks into gzip, gzip in base64, and the parts of MIME multipart. What has no changed text in it stays as it is, byte
-// for byte.
-func eachText(data []byte, change func(text []byte) ([]byte, error)) ([]byte, error) {
-	return decoder{change: change}.each(data)
+// rewriteTexts passes each text of the user data to change, and returns the user data with the results in place of the
+// texts. It also finds the texts in gzip, in gzip that is encoded in base64, and in the parts of MIME multipart.
+// Encoded data without a changed text stays the same, byte for byte.
+func rewriteTexts(data []byte, change func(text []byte) ([]byte, error)) ([]byte, error) {
+	return decoder{change: change}.rewrite(data)
 }
 
 type decoder struct {
@@ -28,18 +28,18 @@ type decoder struct {
 	nesting int
 }
 
-func (d decoder) each(data []byte) ([]byte, error) {
+func (d decoder) rewrite(data []byte) ([]byte, error) {
 	if d.nesting++; d.nesting > maxNesting {
 		return nil, fmt.Errorf("user data is encoded more than %d times", maxNesting)
 	}
 	if isGzip(data) {
-		return d.gzipped(data)
+		return d.rewriteGzip(data)
 	}
 	if packed, ok := gzipInBase64(data); ok {
-		return d.within(data, packed, d.gzipped, inBase64)
+		return d.rewriteEncoded(data, packed, d.rewriteGzip, inBase64)
 	}
-	if parts, ok := multipart(data); ok {
-		return d.parts(parts)
+	if parts, ok := splitMultipart(data); ok {
+		return d.rewriteParts(parts)
 	}
 	if isUTF16(data) {
 		return nil, errors.New("user data is encoded in UTF-16, so its placeholders cannot be replaced: save it as UTF-8")
@@ -47,11 +47,11 @@ func (d decoder) each(data []byte) ([]byte, error) {
 	return d.change(data)
 }
 
-// within changes what encoded has in it, and encodes that again if it is another then.
-func (d decoder) within(encoded, plain []byte, each func([]byte) ([]byte, error),
-	encode func(plain, like []byte) []byte) ([]byte, error) {
-	changed, err := each(plain)
-	if err != nil || bytes.Equal(changed, plain) {
+// rewriteEncoded rewrites the decoded form of the data, and encodes the result if it differs.
+func (d decoder) rewriteEncoded(encoded, decoded []byte, rewrite func([]byte) ([]byte, error),
+	encode func(decoded, like []byte) []byte) ([]byte, error) {
+	changed, err := rewrite(decoded)
+	if err != nil || bytes.Equal(changed, decoded) {
 		return encoded, err
 	}
 	return encode(changed, encoded), nil
@@ -59,12 +59,12 @@ func (d decoder) within(encoded, plain []byte, each func([]byte) ([]byte, error)
 
 func isGzip(data []byte) bool { return bytes.HasPrefix(data, []byte{0x1f, 0x8b, 8}) }
 
-func (d decoder) gzipped(data []byte) ([]byte, error) {
-	plain, err := decompress(data)
+func (d decoder) rewriteGzip(data []byte) ([]byte, error) {
+	decoded, err := decompress(data)
 	if err != nil {
-		return nil, fmt.Errorf("user data begins as gzip and cannot be decompressed: %w", err)
+		return nil, fmt.Errorf("user data starts like gzip but cannot be decompressed: %w", err)
 	}
-	return d.within(data, plain, d.each, func(plain, _ []byte) []byte { return Compress(plain) })
+	return d.rewriteEncoded(data, decoded, d.rewrite, func(decoded, _ []byte) []byte { return Compress(decoded) })
 }
 
 func decompress(data []byte) ([]byte, error) {
@@ -72,15 +72,15 @@ func decompress(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := io.ReadAll(io.LimitReader(reader, maxPlain+1))
-	if err == nil && len(plain) > maxPlain {
-		err = fmt.Errorf("it is larger than %d MiB", maxPlain>>20)
+	decoded, err := io.ReadAll(io.LimitReader(reader, maxDecompressed+1))
+	if err == nil && len(decoded) > maxDecompressed {
+		err = fmt.Errorf("the result is larger than %d MiB", maxDecompressed>>20)
 	}
-	return plain, err
+	return decoded, err
 }
 
-// Compress returns user data in gzip, whose result is always the same for the same data. What is gzip already stays as
-// it is.
+// Compress returns user data in gzip. The same data always gives the same result. Data that is gzip already is returned
+// unchanged.
 func Compress(data []byte) []byte {
 	if isGzip(data) {
 		return data
@@ -88,27 +88,28 @@ func Compress(data []byte) []byte {
 	var out bytes.Buffer
 	writer, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
 	if err != nil {
-		return data // The level is a constant.
+		return data // Cannot happen: the level is a valid constant.
 	}
-	_, _ = writer.Write(data) // A buffer takes everything.
+	_, _ = writer.Write(data) // A bytes.Buffer returns no errors.
 	_ = writer.Close()
 	return out.Bytes()
 }
 
-// gzipInBase64 returns the gzip that a text in base64 holds.
+// gzipInBase64 returns the gzip data that a base64 text encodes.
 func gzipInBase64(data []byte) (packed []byte, ok bool) {
 	text := bytes.TrimSpace(data)
 	if !bytes.HasPrefix(text, []byte("H4sI")) {
 		return nil, false
 	}
-	packed, err := base64.StdEncoding.DecodeString(string(text)) // Which skips line ends.
+	packed, err := base64.StdEncoding.DecodeString(string(text)) // DecodeString skips line ends.
 	return packed, err == nil && isGzip(packed)
 }
 
-// mimeLine is how long the lines of base64 are in mail.
-const mimeLine = 76
+// mimeLineLength is the length of base64 lines in MIME.
+const mimeLineLength = 76
 
-// inBase64 encodes data in lines if like has lines, and else in one.
+// inBase64 encodes data in base64. The result has lines if like has lines, and it ends with the same white space as
+// like.
 func inBase64(data, like []byte) []byte {
 	text := base64.StdEncoding.EncodeToString(data)
 	trimmed := bytes.TrimSpace(like)
@@ -118,9 +119,9 @@ func inBase64(data, like []byte) []byte {
 	}
 	var out bytes.Buffer
 	if bytes.ContainsRune(trimmed, '\n') {
-		for len(text) > mimeLine {
-			out.WriteString(text[:mimeLine] + end)
-			text = text[mimeLine:]
+		for len(text) > mimeLineLength {
+			out.WriteString(text[:mimeLineLength] + end)
+			text = text[mimeLineLength:]
 		}
 	}
 	out.WriteString(text)
@@ -128,7 +129,7 @@ func inBase64(data, like []byte) []byte {
 	return out.Bytes()
 }
 
-// isUTF16 reports whether the data begins with the byte order mark of UTF-16, or has a placeholder in it without one.
+// isUTF16 reports whether the data starts with a byte order mark of UTF-16, or contains a placeholder in UTF-16.
 func isUTF16(data []byte) bool {
 	if bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) {
 		return true
@@ -136,9 +137,9 @@ func isUTF16(data []byte) bool {
 	if !bytes.Contains(data, []byte{'<', 0, '<'}) {
 		return false
 	}
-	plain := make([]uint16, 0, len(data)/2)
+	units := make([]uint16, 0, len(data)/2)
 	for i := bytes.Index(data, []byte{'<', 0, '<'}); i+1 < len(data); i += 2 {
-		plain = append(plain, uint16(data[i])|uint16(data[i+1])<<8)
+		units = append(units, uint16(data[i])|uint16(data[i+1])<<8)
 	}
-	return placeholder.MatchString(string(utf16.Decode(plain)))
+	return placeholder.MatchString(string(utf16.Decode(units)))
 }

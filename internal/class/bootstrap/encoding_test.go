@@ -29,23 +29,23 @@ func gunzip(t *testing.T, data []byte) string {
 	return string(plain)
 }
 
-// lines encodes data as mail does.
+// lines encodes data in base64 with the line length of MIME.
 func lines(data []byte) string {
 	text, out := base64.StdEncoding.EncodeToString(data), ""
-	for len(text) > mimeLine {
-		out, text = out+text[:mimeLine]+"\n", text[mimeLine:]
+	for len(text) > mimeLineLength {
+		out, text = out+text[:mimeLineLength]+"\n", text[mimeLineLength:]
 	}
 	return out + text + "\n"
 }
 
-// message is a MIME multipart as cloud-init's make-mime writes it.
+// message returns MIME multipart data as cloud-init's make-mime writes it.
 func message(parts ...string) string {
 	return "Content-Type: multipart/mixed; boundary=\"===1==\"\nMIME-Version: 1.0\n\n--===1==\n" +
 		strings.Join(parts, "\n--===1==\n") + "\n--===1==--\n"
 }
 
 // Rules: user-data-one-pass, encoded-user-data-is-rendered.
-func TestWhatIsCompressedOrEncodedIsRendered(t *testing.T) {
+func TestRenderCompressedAndEncodedUserData(t *testing.T) {
 	packed := Compress([]byte(secretTemplate))
 	long := strings.Repeat("# a line that gzip cannot make much shorter: 4f8a1c\n", 20) + secretTemplate
 	part := func(text string) string { return "Content-Type: text/cloud-config\n\n" + text }
@@ -54,7 +54,7 @@ func TestWhatIsCompressedOrEncodedIsRendered(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		template string
-		// plain takes what was rendered back to the text that the machine will see.
+		// plain decodes the rendered user data to the text that the machine uses.
 		plain func(out []byte) string
 		want  string
 	}{
@@ -73,19 +73,19 @@ func TestWhatIsCompressedOrEncodedIsRendered(t *testing.T) {
 			func(out []byte) string { return string(out) }, message(part("#a\n"), inBase64([]byte(rendered(long))))},
 		"multipart with gzip in base64": {message(inBase64(packed)), func(out []byte) string { return string(out) },
 			message(inBase64(Compress([]byte(rendered(secretTemplate)))))},
-		"multipart with line ends of mail": {strings.ReplaceAll(message(part(secretTemplate)), "\n", "\r\n"),
+		"multipart with CRLF line ends": {strings.ReplaceAll(message(part(secretTemplate)), "\n", "\r\n"),
 			func(out []byte) string { return string(out) },
 			strings.ReplaceAll(message(part(rendered(secretTemplate))), "\n", "\r\n")},
-		"a multipart in gzip": {string(Compress([]byte(message(part(secretTemplate))))),
+		"multipart in gzip": {string(Compress([]byte(message(part(secretTemplate))))),
 			func(out []byte) string { return gunzip(t, out) }, message(part(rendered(secretTemplate)))},
-		"a multipart in a multipart": {message(strings.ReplaceAll(message(part(secretTemplate)), "===1==", "===2==")),
+		"multipart in multipart": {message(strings.ReplaceAll(message(part(secretTemplate)), "===1==", "===2==")),
 			func(out []byte) string { return string(out) },
 			message(strings.ReplaceAll(message(part(rendered(secretTemplate))), "===1==", "===2=="))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			values := Values{MachineName: "pool-1", BootstrapToken: "abcdef.0123"}
 			if !NeedsToken([]byte(tc.template)) {
-				t.Error("its bootstrap token was not found")
+				t.Error("NeedsToken does not find the placeholder of the bootstrap token")
 			}
 			out, err := Render([]byte(tc.template), values)
 			if err != nil {
@@ -96,16 +96,16 @@ func TestWhatIsCompressedOrEncodedIsRendered(t *testing.T) {
 			}
 			again, err := Render([]byte(tc.template), values)
 			if err != nil || !bytes.Equal(out, again) {
-				t.Error("the same template and values give other bytes")
+				t.Error("rendering the same template with the same values again gives different bytes")
 			}
 		})
 	}
 }
 
-// What has no placeholder reaches the machine byte for byte.
+// User data without placeholders reaches the machine byte for byte.
 //
 // Rule: encoded-user-data-is-rendered.
-func TestWhatHasNoPlaceholderStaysAsItIs(t *testing.T) {
+func TestRenderKeepsUserDataWithoutPlaceholders(t *testing.T) {
 	var other bytes.Buffer
 	writer, _ := gzip.NewWriterLevel(&other, gzip.NoCompression)
 	writer.Name = "user-data"
@@ -114,21 +114,21 @@ func TestWhatHasNoPlaceholderStaysAsItIs(t *testing.T) {
 	for name, data := range map[string]string{
 		"gzip":                     other.String(),
 		"base64":                   lines(other.Bytes()),
-		"not base64":               "H4sI is how gzip begins in base64",
+		"not base64":               "H4sI is the start of gzip in base64",
 		"multipart":                message("Content-Type: text/plain\nContent-Transfer-Encoding: base64\n\n" + lines([]byte("a"))),
 		"multipart, not base64":    message("Content-Transfer-Encoding: base64\n\nnot <base64>"),
 		"multipart without an end": strings.TrimSuffix(message("\n#a"), "--\n"),
-		"a field of YAML":          "content-type: multipart/mixed\n\n- a",
+		"a field in YAML":          "content-type: multipart/mixed\n\n- a",
 		"binary":                   "\x00\x01<\x00<\x00",
 	} {
 		if out, err := Render([]byte(data), Values{}); err != nil || string(out) != data {
-			t.Errorf("%s: %v, %q is now %q", name, err, data, out)
+			t.Errorf("%s: error %v, %q became %q", name, err, data, out)
 		}
 	}
 }
 
 // Rule: unreadable-user-data-is-refused.
-func TestUserDataThatCannotBeReadIsRefused(t *testing.T) {
+func TestUnreadableUserDataIsRefused(t *testing.T) {
 	utf16 := func(bigEndian bool) (out string) {
 		for _, c := range secretTemplate {
 			if bigEndian {
@@ -148,34 +148,34 @@ func TestUserDataThatCannotBeReadIsRefused(t *testing.T) {
 		nested = out.Bytes()
 	}
 	for name, tc := range map[string]struct{ data, want string }{
-		"damaged gzip":                     {string(Compress([]byte(secretTemplate))[:40]), "begins as gzip and cannot be decompressed"},
-		"gzip that would fill memory":      {string(Compress(make([]byte, maxPlain+1))), "larger than 32 MiB"},
-		"gzip in gzip in gzip":             {string(nested), "encoded more than 8 times"},
-		"UTF-16, little endian, marked":    {"\xff\xfe" + utf16(false), "encoded in UTF-16"},
-		"UTF-16, big endian, marked":       {"\xfe\xff" + utf16(true), "encoded in UTF-16"},
+		"damaged gzip":                     {string(Compress([]byte(secretTemplate))[:40]), "starts like gzip but cannot be decompressed"},
+		"too large gzip":                   {string(Compress(make([]byte, maxDecompressed+1))), "larger than 32 MiB"},
+		"too deeply nested gzip":           {string(nested), "encoded more than 8 times"},
+		"UTF-16, little endian, with mark": {"\xff\xfe" + utf16(false), "encoded in UTF-16"},
+		"UTF-16, big endian, with mark":    {"\xfe\xff" + utf16(true), "encoded in UTF-16"},
 		"UTF-16, little endian, no mark":   {utf16(false), "encoded in UTF-16"},
-		"UTF-16, big endian, without mark": {utf16(true), "encoded in UTF-16"},
+		"UTF-16, big endian, no mark":      {utf16(true), "encoded in UTF-16"},
 		"UTF-16 in gzip":                   {string(Compress([]byte(utf16(false)))), "encoded in UTF-16"},
 	} {
 		if err := Check([]byte(tc.data), Values{MachineName: "m"}); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v, want %q", name, err, tc.want)
+			t.Errorf("%s: error %v, want %q", name, err, tc.want)
 		}
 	}
 }
 
 // Rule: user-data-one-pass.
-func TestAPlaceholderWithoutAValueIsFoundBeforeThereIsAToken(t *testing.T) {
+func TestCheckFindsMissingValuesBeforeTokenExists(t *testing.T) {
 	if err := Check([]byte(secretTemplate), Values{MachineName: "m"}); err != nil {
-		t.Errorf("the token is missing only because it was not made yet: %v", err)
+		t.Errorf("Check requires the token, which does not exist yet: %v", err)
 	}
 	if err := Check([]byte("<<KUBELET_VERSION>> <<BOOTSTRAP_TOKEN>>"), Values{MachineName: "m"}); err == nil ||
 		!strings.Contains(err.Error(), "<<KUBELET_VERSION>>") {
-		t.Errorf("got %v", err)
+		t.Errorf("Check without a value for KUBELET_VERSION: %v", err)
 	}
 }
 
 // Rule: unknown-placeholder-is-a-warning.
-func TestWhatLooksLikeAMisspeltPlaceholderIsSuspicious(t *testing.T) {
+func TestMisspelledPlaceholdersAreSuspicious(t *testing.T) {
 	template := `<<MACHINE_NAME>> <<MACHINENAME>> <<MACHIN_NAME>> <<machine_name>> << API_ENDPOINT >> <<BOOTSTRAP-TOKEN>>
 <<NODE_POOL>> %3C%3CAPI_ENDPONT%3E%3E <<!API_ENDPOINT>>
 cat <<EOF>>/etc/hosts
@@ -187,18 +187,18 @@ cat <<END>>x; cat <<-EOT>>y; cout<<name<<" ">>z; a<<b>>c <<API>>`
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if got := Suspicious(Compress([]byte("<<NODE_POOL>>"))); !slices.Equal(got, []string{"<<NODE_POOL>>"}) {
-		t.Errorf("compressed: %q", got)
+		t.Errorf("in compressed user data: %q", got)
 	}
 }
 
-func TestDistanceOfNames(t *testing.T) {
+func TestEditDistance(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
 		want int
 	}{{"", "", 0}, {"A", "", 1}, {"", "AB", 2}, {"NAME", "NAME", 0}, {"NAM", "NAME", 1}, {"MANE", "NAME", 2}, {"KITTEN",
 		"SITTING", 3}} {
-		if got := distance(tc.a, tc.b); got != tc.want {
-			t.Errorf("%s and %s: %d, want %d", tc.a, tc.b, got, tc.want)
+		if got := editDistance(tc.a, tc.b); got != tc.want {
+			t.Errorf("editDistance(%q, %q) = %d, want %d", tc.a, tc.b, got, tc.want)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// joinConfiguration is what kubeadm join reads, as far as Machinist writes it.
+// joinConfiguration holds the fields of kubeadm's JoinConfiguration that Machinist sets.
 // https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/#kubeadm-k8s-io-v1beta4-JoinConfiguration
 type joinConfiguration struct {
 	APIVersion       string           `json:"apiVersion"`
@@ -39,9 +39,9 @@ type taint struct {
 	Effect string `json:"effect"`
 }
 
-// kubeadmJoinConfig returns the configuration, empty if the endpoint, its authority or the token is missing. kubeadm
-// finds the cluster by the ConfigMap cluster-info, which has to be signed with the token, and trusts it if its
-// authority has one of the hashes. The Node gets the taint machinist.dev/uninitialized.
+// kubeadmJoinConfig returns the JoinConfiguration in JSON. It is empty if the endpoint, its CA certificate or the token
+// is missing. kubeadm finds the cluster by the ConfigMap cluster-info, which must be signed with the token. It trusts
+// the cluster if the public key of its CA has one of the hashes. The Node gets the taint machinist.dev/uninitialized.
 func (v Values) kubeadmJoinConfig() string {
 	endpoint, err := url.Parse(v.APIEndpoint)
 	hashes := publicKeyHashes(v.CABundle)
@@ -64,7 +64,8 @@ func (v Values) kubeadmJoinConfig() string {
 	return string(config)
 }
 
-// publicKeyHashes returns the hashes of the public keys of certificates in PEM, as kubeadm compares them.
+// publicKeyHashes returns the hashes of the public keys of the certificates in a PEM bundle, in the form that kubeadm
+// compares.
 func publicKeyHashes(bundle []byte) (hashes []string) {
 	for {
 		var block *pem.Block

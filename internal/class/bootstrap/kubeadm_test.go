@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// authority returns a certificate in PEM, and the hash of its public key as the documentation of kubeadm makes it.
+// authority returns a CA certificate in PEM, and the hash of its public key as the documentation of kubeadm describes
+// it.
 func authority(t *testing.T) (bundle []byte, hash string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -36,13 +37,13 @@ func authority(t *testing.T) (bundle []byte, hash string) {
 }
 
 // Rule: kubeadm-join-config.
-func TestTheConfigurationOfKubeadmJoin(t *testing.T) {
-	first, one := authority(t)
-	second, two := authority(t)
+func TestKubeadmJoinConfig(t *testing.T) {
+	first, firstHash := authority(t)
+	second, secondHash := authority(t)
 	v := Values{APIEndpoint: "https://api.example.com", CABundle: append(first, second...), BootstrapToken: "abcdef.0123456789abcdef"}
 	template := []byte("#cloud-config\nwrite_files:\n- path: /join.yaml\n  content: |\n    <<KUBEADM_JOIN_CONFIG>>\n")
 	if !NeedsToken(template) {
-		t.Error("no token is made for it")
+		t.Error("NeedsToken returns false for KUBEADM_JOIN_CONFIG")
 	}
 	out, err := Render(template, v)
 	if err != nil {
@@ -57,15 +58,15 @@ func TestTheConfigurationOfKubeadmJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"apiVersion":"kubeadm.k8s.io/v1beta4","kind":"JoinConfiguration","discovery":{"bootstrapToken":{` +
-		`"token":"abcdef.0123456789abcdef","apiServerEndpoint":"api.example.com:443","caCertHashes":["` + one + `","` + two +
-		`"]}},"nodeRegistration":{"taints":[{"key":"machinist.dev/uninitialized","effect":"NoSchedule"}]}}`
+		`"token":"abcdef.0123456789abcdef","apiServerEndpoint":"api.example.com:443","caCertHashes":["` + firstHash + `","` +
+		secondHash + `"]}},"nodeRegistration":{"taints":[{"key":"machinist.dev/uninitialized","effect":"NoSchedule"}]}}`
 	if got := strings.TrimSpace(cloudConfig.WriteFiles[0].Content); got != want {
-		t.Errorf("it is\n%s, want\n%s", got, want)
+		t.Errorf("the configuration is\n%s, want\n%s", got, want)
 	}
 	for name, incomplete := range map[string]Values{
-		"no authority": {APIEndpoint: v.APIEndpoint, BootstrapToken: v.BootstrapToken},
-		"no endpoint":  {CABundle: first, BootstrapToken: v.BootstrapToken},
-		"no token":     {APIEndpoint: v.APIEndpoint, CABundle: first},
+		"no CA certificate": {APIEndpoint: v.APIEndpoint, BootstrapToken: v.BootstrapToken},
+		"no endpoint":       {CABundle: first, BootstrapToken: v.BootstrapToken},
+		"no token":          {APIEndpoint: v.APIEndpoint, CABundle: first},
 	} {
 		if _, err := Render(template, incomplete); err == nil || !strings.Contains(err.Error(), "<<KUBEADM_JOIN_CONFIG>>") {
 			t.Errorf("%s: %v", name, err)

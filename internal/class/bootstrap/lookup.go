@@ -13,29 +13,32 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// userPrefix is what the API server calls the holder of a bootstrap token, followed by the token's id.
+// userPrefix and the id of a bootstrap token form the user name of clients that authenticate with the token.
 const userPrefix = "system:bootstrap:"
 
 var tokenIDForm = regexp.MustCompile(`^[a-z0-9]{6}$`)
 
-// TokenIDOf returns the id of the token with which a user of that name authenticated; false if it was none.
+// TokenIDOf returns the id of the bootstrap token with which a user authenticated. ok is false if the user name is not
+// that of a bootstrap token.
 func TokenIDOf(username string) (id string, ok bool) {
 	id, ok = strings.CutPrefix(username, userPrefix)
 	return id, ok && tokenIDForm.MatchString(id)
 }
 
-// Record is what the target cluster knows about a bootstrap token, without its secret half.
+// Record describes a bootstrap token of the target cluster, without its secret half.
 type Record struct {
-	// Owner is the attempt that the token was made for, as Attempt.String writes it; empty for a token that is no
-	// Machine's.
+	// Owner is the launch attempt that the token was created for, in the form of Attempt.String. It is empty if the token
+	// does not belong to a Machine.
 	Owner string
-	// Machine is the Machine of that attempt, where to look for it.
+	// Machine is the Machine of that attempt.
 	Machine types.NamespacedName
-	// Expires is when the token ends. Zero where it has no valid end: Machinist makes no such token.
+	// Expires is when the token expires. It is zero if the token has no valid expiration: Machinist does not create such
+	// tokens.
 	Expires time.Time
 }
 
-// Lookup returns the record of a token by its id, or nil when no such token authenticates anybody.
+// Lookup returns the record of the token with this id. It returns nil if there is no such token, or if clients cannot
+// authenticate with it.
 func (t Tokens) Lookup(ctx context.Context, id string) (*Record, error) {
 	if !tokenIDForm.MatchString(id) {
 		return nil, nil

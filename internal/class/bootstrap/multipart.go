@@ -10,17 +10,19 @@ import (
 	"strings"
 )
 
-// piece is a stretch of a MIME multipart: a part with its header, or what is between parts, which stays as it is.
+// piece is a section of MIME multipart data: either a part with its header, or the text between two parts, which is
+// never changed.
 type piece struct {
-	text []byte
-	part bool
+	text   []byte
+	isPart bool
 }
 
-// headerForm is how a MIME message begins, as cloud-init requires it: with a header line.
+// headerForm matches the header line with which a MIME message must start for cloud-init.
 var headerForm = regexp.MustCompile(`^[A-Za-z][-A-Za-z]*:[ \t]`)
 
-// multipart takes user data apart that is MIME multipart. Together the pieces are the data.
-func multipart(data []byte) (pieces []piece, ok bool) {
+// splitMultipart splits MIME multipart user data into pieces. Concatenated, the pieces are the data. ok is false if the
+// data is not MIME multipart.
+func splitMultipart(data []byte) (pieces []piece, ok bool) {
 	if !headerForm.Match(data) {
 		return nil, false
 	}
@@ -28,7 +30,7 @@ func multipart(data []byte) (pieces []piece, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	kind, parameters, err := mime.ParseMediaType(field(header, "Content-Type"))
+	kind, parameters, err := mime.ParseMediaType(headerField(header, "Content-Type"))
 	if err != nil || !strings.HasPrefix(kind, "multipart/") || parameters["boundary"] == "" {
 		return nil, false
 	}
@@ -49,7 +51,7 @@ func multipart(data []byte) (pieces []piece, ok bool) {
 	return append(pieces, piece{data[start:], inPart}), true
 }
 
-// cutHeader divides a message after the empty line that ends its header.
+// cutHeader splits a message after the empty line that ends its header.
 func cutHeader(data []byte) (header, body []byte, ok bool) {
 	for at := 0; at < len(data); {
 		end := bytes.IndexByte(data[at:], '\n')
@@ -65,8 +67,8 @@ func cutHeader(data []byte) (header, body []byte, ok bool) {
 	return nil, nil, false
 }
 
-// field returns a field of a header, with its continuation lines.
-func field(header []byte, name string) string {
+// headerField returns the value of a header field, including its continuation lines.
+func headerField(header []byte, name string) string {
 	value, found := "", false
 	for line := range strings.SplitSeq(strings.ReplaceAll(string(header), "\r\n", "\n"), "\n") {
 		if found && (strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t")) {
@@ -84,13 +86,13 @@ func field(header []byte, name string) string {
 	return strings.TrimSpace(value)
 }
 
-func (d decoder) parts(pieces []piece) ([]byte, error) {
+func (d decoder) rewriteParts(pieces []piece) ([]byte, error) {
 	out := make([][]byte, 0, len(pieces))
 	for _, p := range pieces {
 		text := p.text
-		if p.part {
+		if p.isPart {
 			var err error
-			if text, err = d.part(p.text); err != nil {
+			if text, err = d.rewritePart(p.text); err != nil {
 				return nil, err
 			}
 		}
@@ -99,21 +101,21 @@ func (d decoder) parts(pieces []piece) ([]byte, error) {
 	return slices.Concat(out...), nil
 }
 
-// part changes the content of a part, which may be a multipart itself.
-func (d decoder) part(data []byte) ([]byte, error) {
-	if _, nested := multipart(data); nested {
-		return d.each(data)
+// rewritePart rewrites the content of a part, which may be MIME multipart itself.
+func (d decoder) rewritePart(data []byte) ([]byte, error) {
+	if _, nested := splitMultipart(data); nested {
+		return d.rewrite(data)
 	}
 	header, body, ok := cutHeader(data)
 	if !ok {
-		return d.each(data)
+		return d.rewrite(data)
 	}
-	encoded := strings.EqualFold(field(header, "Content-Transfer-Encoding"), "base64")
-	plain, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(body)))
+	encoded := strings.EqualFold(headerField(header, "Content-Transfer-Encoding"), "base64")
+	decoded, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(body)))
 	if encoded && err == nil {
-		body, err = d.within(body, plain, d.each, inBase64)
+		body, err = d.rewriteEncoded(body, decoded, d.rewrite, inBase64)
 	} else {
-		body, err = d.each(body)
+		body, err = d.rewrite(body)
 	}
 	return slices.Concat(header, body), err
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Placeholders of a user-data template, which stand between << and >>. Anything else in a template stays as it is.
+// Names of the placeholders of user data, which are written between << and >>. All other text stays the same.
 const (
 	MachineName      = "MACHINE_NAME"
 	MachineNamespace = "MACHINE_NAMESPACE"
@@ -18,7 +18,7 @@ const (
 	APIEndpoint      = "API_ENDPOINT"
 	CABundleBase64   = "CA_BUNDLE_BASE64"
 	BootstrapToken   = "BOOTSTRAP_TOKEN"
-	// KubeadmJoinConfig is a JoinConfiguration of kubeadm in JSON, in one line.
+	// KubeadmJoinConfig stands for a JoinConfiguration of kubeadm, as JSON in one line.
 	KubeadmJoinConfig = "KUBEADM_JOIN_CONFIG"
 )
 
@@ -28,24 +28,24 @@ func Placeholders() []string {
 		KubeadmJoinConfig}
 }
 
-// placeholder matches the known ones only: a script may append to a file with cat <<EOF>>FILE. Its second alternative
-// is the same URL-encoded, as in the data URLs of Ignition. Exclamation marks before the name are the escape, of which
-// one is taken off.
+// placeholder matches only the known placeholders, because a script may append to a file with cat <<EOF>>FILE. The
+// second alternative matches URL-encoded placeholders, as in the data URLs of Ignition. Exclamation marks before the
+// name escape the placeholder. Render removes one of them.
 var placeholder = func() *regexp.Regexp {
 	names := "(" + strings.Join(Placeholders(), "|") + ")"
 	return regexp.MustCompile(`<<(!*)` + names + `>>|%3[Cc]%3[Cc]((?:!|%21)*)` + names + `%3[Ee]%3[Ee]`)
 }()
 
-// Values are what the placeholders stand for.
+// Values are the values of the placeholders for one machine.
 type Values struct {
 	MachineName      string
 	MachineNamespace string
 	KubeletVersion   string
-	// APIEndpoint is the URL of the target cluster's API server as instances reach it.
+	// APIEndpoint is the URL at which instances reach the API server of the target cluster.
 	APIEndpoint string
-	// CABundle is the PEM bundle that verifies APIEndpoint.
+	// CABundle is the PEM bundle with which clients verify APIEndpoint.
 	CABundle []byte
-	// BootstrapToken is "id.secret"; only asked for by templates for which NeedsToken is true.
+	// BootstrapToken has the form "id.secret". It is needed only for templates for which NeedsToken returns true.
 	BootstrapToken string
 }
 
@@ -62,10 +62,10 @@ func (v Values) byName() map[string]string {
 	}
 }
 
-// match is a placeholder in a text.
+// match is an occurrence of a placeholder in a text.
 type match struct {
 	name string
-	// encoded is true for a URL-encoded one, escaped for one that is not to be replaced.
+	// encoded is true if the placeholder is URL-encoded. escaped is true if it must not be replaced.
 	encoded, escaped bool
 }
 
@@ -75,14 +75,14 @@ func matchOf(text []byte) match {
 		escaped: len(groups[1])+len(groups[3]) > 0}
 }
 
-// NeedsToken reports whether the template contains a placeholder whose value has a bootstrap token.
+// NeedsToken reports whether the template contains a placeholder whose value includes a bootstrap token.
 func NeedsToken(template []byte) bool {
 	return Uses(template, BootstrapToken) || Uses(template, KubeadmJoinConfig)
 }
 
-// Uses reports whether the template contains the placeholder of that name.
+// Uses reports whether the template contains the placeholder with this name.
 func Uses(template []byte, name string) (used bool) {
-	_, err := eachText(template, func(text []byte) ([]byte, error) {
+	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
 		for _, found := range placeholder.FindAll(text, -1) {
 			m := matchOf(found)
 			used = used || m.name == name && !m.escaped
@@ -92,28 +92,28 @@ func Uses(template []byte, name string) (used bool) {
 	return used && err == nil
 }
 
-// Readable reports why the template cannot be rendered, whatever the values are.
+// Readable returns an error if the template cannot be decoded, and so cannot be rendered with any values.
 func Readable(template []byte) error {
-	_, err := eachText(template, func(text []byte) ([]byte, error) { return text, nil })
+	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) { return text, nil })
 	return err
 }
 
-// Check reports why the template cannot be rendered with the values, whatever the bootstrap token will be, so that this
-// is found before a token is created.
+// Check returns an error if the template cannot be rendered with the values. It ignores the bootstrap token, so that it
+// can be called before the token is created.
 func Check(template []byte, v Values) error {
-	v.BootstrapToken = "checked-later"
+	v.BootstrapToken = "not-created-yet"
 	_, err := Render(template, v)
 	return err
 }
 
-// Render replaces every placeholder of the template in one pass: a value that happens to look like a placeholder
-// stays as it is. The value of a URL-encoded placeholder is URL-encoded. An escaped placeholder loses its exclamation
-// mark. What is compressed or encoded is rendered in its plain form and encoded again in the same way. Render fails on
-// a placeholder without a value, naming it, and on a template that cannot be read.
+// Render replaces all placeholders of the template in one pass: placeholders in the values are not replaced. The value
+// of a URL-encoded placeholder is URL-encoded. An escaped placeholder loses one exclamation mark. Compressed or encoded
+// parts of the template are decoded, rendered, and encoded in the same way. Render returns an error that names the
+// placeholders without a value, or an error if the template cannot be decoded.
 func Render(template []byte, v Values) ([]byte, error) {
 	values := v.byName()
 	var empty []string
-	out, err := eachText(template, func(text []byte) ([]byte, error) {
+	out, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
 		return placeholder.ReplaceAllFunc(text, func(found []byte) []byte {
 			m := matchOf(found)
 			if m.escaped {
@@ -140,7 +140,7 @@ func Render(template []byte, v Values) ([]byte, error) {
 	return out, nil
 }
 
-// unescaped takes an exclamation mark off a placeholder.
+// unescaped removes one exclamation mark from a placeholder.
 func unescaped(found []byte) []byte {
 	mark := []byte("!")
 	if !bytes.Contains(found, mark) {
@@ -149,5 +149,6 @@ func unescaped(found []byte) []byte {
 	return bytes.Replace(found, mark, nil, 1)
 }
 
-// urlEncoded encodes a value for a data URL as well as for a query, which alone knows + for a space.
+// urlEncoded encodes a value so that it is valid in a data URL and in a query. It writes a space as %20, because only
+// queries accept +.
 func urlEncoded(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") }

@@ -20,31 +20,31 @@ func TestRender(t *testing.T) {
 		values         Values
 		want, wantErr  string
 	}{
-		{"every placeholder",
+		{"all placeholders",
 			"<<MACHINE_NAMESPACE>>/<<MACHINE_NAME>> <<KUBELET_VERSION>> <<API_ENDPOINT>> <<CA_BUNDLE_BASE64>> <<BOOTSTRAP_TOKEN>>",
 			values, "fleet/pool-a1b2c v1.36.3 https://api.example:6443 UEVN abcdef.0123456789abcdef", ""},
-		{"one of them twice", "<<MACHINE_NAME>> <<MACHINE_NAME>>", values, "pool-a1b2c pool-a1b2c", ""},
-		{"none, with what only looks like one", "cat <<EOF\n${X} {{.Y}} << MACHINE_NAME >> <<lower>> a<<b>>c\nEOF ü 漢",
+		{"the same placeholder twice", "<<MACHINE_NAME>> <<MACHINE_NAME>>", values, "pool-a1b2c pool-a1b2c", ""},
+		{"no placeholder, but similar text", "cat <<EOF\n${X} {{.Y}} << MACHINE_NAME >> <<lower>> a<<b>>c\nEOF ü 漢",
 			values,
 			"cat <<EOF\n${X} {{.Y}} << MACHINE_NAME >> <<lower>> a<<b>>c\nEOF ü 漢", ""},
-		{"an unknown one stays", "<<MACHINE_NAME>> <<MACHINE_NAM>>", values, "pool-a1b2c <<MACHINE_NAM>>", ""},
+		{"an unknown placeholder stays", "<<MACHINE_NAME>> <<MACHINE_NAM>>", values, "pool-a1b2c <<MACHINE_NAM>>", ""},
 		{"a here-document that is appended to a file", "cat <<EOF>>/etc/hosts\n10.0.0.1 <<MACHINE_NAME>>\nEOF", values,
 			"cat <<EOF>>/etc/hosts\n10.0.0.1 pool-a1b2c\nEOF", ""},
-		{"an escaped one loses its mark", "<<!MACHINE_NAME>> %3C%3C!MACHINE_NAME%3E%3E %3C%3C%21MACHINE_NAME%3e%3e", values,
+		{"an escaped placeholder loses its mark", "<<!MACHINE_NAME>> %3C%3C!MACHINE_NAME%3E%3E %3C%3C%21MACHINE_NAME%3e%3e", values,
 			"<<MACHINE_NAME>> %3C%3CMACHINE_NAME%3E%3E %3C%3CMACHINE_NAME%3e%3e", ""},
-		{"an escaped one needs no value", "<<!KUBELET_VERSION>>", Values{MachineName: "m"}, "<<KUBELET_VERSION>>", ""},
-		{"an escaped unknown one stays", "<<!EOF>>", values, "<<!EOF>>", ""},
-		{"one without a value is named", "<<KUBELET_VERSION>>", Values{MachineName: "m"}, "",
+		{"an escaped placeholder needs no value", "<<!KUBELET_VERSION>>", Values{MachineName: "m"}, "<<KUBELET_VERSION>>", ""},
+		{"an escaped unknown placeholder stays", "<<!EOF>>", values, "<<!EOF>>", ""},
+		{"the error names a placeholder without a value", "<<KUBELET_VERSION>>", Values{MachineName: "m"}, "",
 			"contains <<KUBELET_VERSION>>, for which this machine has no value"},
-		{"a value is not rendered again", "<<MACHINE_NAME>>", Values{MachineName: "<<BOOTSTRAP_TOKEN>>",
+		{"a placeholder in a value is not replaced", "<<MACHINE_NAME>>", Values{MachineName: "<<BOOTSTRAP_TOKEN>>",
 			BootstrapToken: "secret"}, "<<BOOTSTRAP_TOKEN>>", ""},
 		{"URL-encoded", "data:,%3C%3CMACHINE_NAME%3E%3E%20%3c%3cCA_BUNDLE_BASE64%3e%3e%20<<MACHINE_NAME>>",
 			Values{MachineName: "a", CABundle: []byte{0xfb, 0xff, 0xbf, 0}},
 			"data:,a%20%2B%2F%2B%2FAA%3D%3D%20a", ""},
 		{"URL-encoded space", "%3C%3CMACHINE_NAME%3E%3E", Values{MachineName: "a b"}, "a%20b", ""},
-		{"half encoded", "<%3CMACHINE_NAME%3E> %3C%3CMACHINE_NAME>>", values, "<%3CMACHINE_NAME%3E> %3C%3CMACHINE_NAME>>", ""},
-		{"an unknown one that is URL-encoded stays", "%3C%3CMACHINE_NAM%3E%3E", values, "%3C%3CMACHINE_NAM%3E%3E", ""},
-		{"a URL-encoded one without a value is named", "%3C%3CBOOTSTRAP_TOKEN%3E%3E", Values{MachineName: "m"}, "",
+		{"half URL-encoded", "<%3CMACHINE_NAME%3E> %3C%3CMACHINE_NAME>>", values, "<%3CMACHINE_NAME%3E> %3C%3CMACHINE_NAME>>", ""},
+		{"an unknown URL-encoded placeholder stays", "%3C%3CMACHINE_NAM%3E%3E", values, "%3C%3CMACHINE_NAM%3E%3E", ""},
+		{"the error names a URL-encoded placeholder without a value", "%3C%3CBOOTSTRAP_TOKEN%3E%3E", Values{MachineName: "m"}, "",
 			"contains %3C%3CBOOTSTRAP_TOKEN%3E%3E, for which this machine has no value"},
 		{"empty", "", values, "", ""},
 	} {
@@ -64,7 +64,7 @@ func TestRender(t *testing.T) {
 }
 
 // Rule: token-only-on-request.
-func TestATokenIsNeededWhereItsPlaceholderIs(t *testing.T) {
+func TestNeedsToken(t *testing.T) {
 	for template, want := range map[string]bool{
 		"": false, "<<MACHINE_NAME>>": false, "BOOTSTRAP_TOKEN": false, "%3C%3CMACHINE_NAME%3E%3E": false,
 		"token: <<BOOTSTRAP_TOKEN>>": true, "data:,%3C%3CBOOTSTRAP_TOKEN%3E%3E": true, "%3c%3cBOOTSTRAP_TOKEN%3e%3e": true,
@@ -103,13 +103,13 @@ func TestTokenIDIsStableAndWellFormed(t *testing.T) {
 				a := Attempt{UID: uid, Number: n}
 				id, key := a.tokenID(salt), fmt.Sprintf("%s/%d", a, salt)
 				if !form.MatchString(id) {
-					t.Errorf("token id %q is not of the form that Kubernetes demands", id)
+					t.Errorf("token id %q does not have the form that Kubernetes requires", id)
 				}
 				if id != a.tokenID(salt) {
-					t.Errorf("token id of %s changes", key)
+					t.Errorf("the token id of %s is not stable", key)
 				}
 				if other, taken := seen[id]; taken {
-					t.Errorf("%s and %s share the token id %s", key, other, id)
+					t.Errorf("%s and %s have the same token id %s", key, other, id)
 				}
 				seen[id] = key
 			}

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// placeholderForm matches what may be meant as a placeholder, in whatever case and with spaces or hyphens.
-var placeholderForm = regexp.MustCompile(
+// candidate matches text that may be intended as a placeholder: in upper or lower case, with underscores, spaces or
+// hyphens.
+var candidate = regexp.MustCompile(
 	`<<[ ]*([A-Za-z][A-Za-z0-9_ -]{0,62}?)[ ]*>>|%3[Cc]%3[Cc]([A-Za-z][A-Za-z0-9_-]{0,62})%3[Ee]%3[Ee]`)
 
-// Unknown returns what has the form of a placeholder in the text and is none, sorted.
+// Unknown returns the parts of the text that have the form of a placeholder but are not placeholders, sorted.
 func Unknown(text []byte) (unknown []string) {
-	for _, groups := range placeholderForm.FindAllSubmatch(text, -1) {
+	for _, groups := range candidate.FindAllSubmatch(text, -1) {
 		if !placeholder.Match(groups[0]) {
 			unknown = append(unknown, string(groups[0]))
 		}
@@ -21,13 +22,14 @@ func Unknown(text []byte) (unknown []string) {
 	return slices.Compact(unknown)
 }
 
-// Suspicious returns what is probably a misspelt placeholder in the template, sorted: upper case with an underscore, as
-// all placeholders have, or almost the name of one. It stays in the user data as it is.
+// Suspicious returns the parts of the template that are probably misspelled placeholders, sorted: either upper case
+// with an underscore, as all placeholders, or similar to the name of a placeholder. Render leaves them in the user
+// data.
 func Suspicious(template []byte) (suspicious []string) {
-	_, err := eachText(template, func(text []byte) ([]byte, error) {
+	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
 		for _, found := range Unknown(text) {
-			groups := placeholderForm.FindStringSubmatch(found)
-			if looksMeant(groups[1] + groups[2]) {
+			groups := candidate.FindStringSubmatch(found)
+			if resemblesPlaceholder(groups[1] + groups[2]) {
 				suspicious = append(suspicious, found)
 			}
 		}
@@ -40,25 +42,25 @@ func Suspicious(template []byte) (suspicious []string) {
 	return slices.Compact(suspicious)
 }
 
-// ownForm is the form that all placeholders have.
-var ownForm = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$`)
+// nameForm matches names in the form that the names of all placeholders have.
+var nameForm = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$`)
 
-func looksMeant(name string) bool {
-	if ownForm.MatchString(name) {
+func resemblesPlaceholder(name string) bool {
+	if nameForm.MatchString(name) {
 		return true
 	}
 	return slices.ContainsFunc(Placeholders(), func(known string) bool {
-		return distance(letters(name), letters(known)) <= 2
+		return editDistance(letters(name), letters(known)) <= 2
 	})
 }
 
-// letters returns a name in upper case and without what separates its words.
+// letters returns a name in upper case and without separators.
 func letters(name string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToUpper(name))
 }
 
-// distance is how many letters have to be inserted, removed or changed to make b from a.
-func distance(a, b string) int {
+// editDistance returns how many letters must be inserted, deleted or replaced to turn a into b.
+func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

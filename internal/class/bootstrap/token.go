@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Where Kubernetes looks for bootstrap tokens, and what their Secrets hold: the fields of its bootstrap-token
-// authenticator.
+// The namespace, type and fields of the Secrets in which Kubernetes stores bootstrap tokens. The API server's bootstrap
+// token authenticator reads these fields.
 const (
 	tokenNamespace = metav1.NamespaceSystem
 	tokenType      = corev1.SecretType("bootstrap.kubernetes.io/token")
@@ -33,20 +33,21 @@ const (
 	fieldGroups     = "auth-extra-groups"
 	fieldSigning    = "usage-bootstrap-signing"
 
-	// annotationOwner records for which attempt of which Machine a token was made: "<uid>-<attempt>".
+	// annotationOwner records the launch attempt of the Machine that the token was created for: "<uid>-<attempt>".
 	annotationOwner = "machinist.dev/bootstrap-token-owner"
-	// annotationMachine is namespace/name of that Machine, for people.
+	// annotationMachine records the namespace/name of that Machine.
 	annotationMachine = "machinist.dev/bootstrap-token-machine"
 
-	// Group is what a machine's bootstrap token authenticates as, beside system:bootstrappers.
+	// Group is the group of clients that authenticate with a machine's bootstrap token, in addition to
+	// system:bootstrappers.
 	Group = "system:bootstrappers:machinist"
 )
 
-// maxSalt bounds the search for a free token id; 36^6 ids make a second collision rare and a tenth one a sign of
-// something else.
+// maxSalt limits the search for an unused token id. There are 36^6 ids, so a second collision is rare, and a tenth one
+// has another cause.
 const maxSalt = 10
 
-// Attempt names one attempt to launch one Machine.
+// Attempt identifies one attempt to launch a Machine.
 type Attempt struct {
 	Machine types.NamespacedName
 	UID     types.UID
@@ -56,22 +57,23 @@ type Attempt struct {
 // String returns the attempt's idempotency token, "<uid>-<attempt>".
 func (a Attempt) String() string { return fmt.Sprintf("%s-%d", a.UID, a.Number) }
 
-// tokenID derives the public half of the token, so that a retry finds the token it made before a crash.
+// tokenID derives the public half of the token from the attempt, so that a retry finds the token that was created
+// before a crash.
 func (a Attempt) tokenID(salt int) string {
 	sum := sha256.Sum256([]byte(a.String() + "/" + strconv.Itoa(salt)))
 	text := new(big.Int).SetBytes(sum[:]).Text(36)
 	return text[:6]
 }
 
-// mostEarlier bounds how many earlier attempts are compared: the number may have been written by anybody, and
-// certificates that tell of them are kept for an hour.
-const mostEarlier = 100
+// maxEarlierAttempts limits how many earlier attempts are compared. The attempt number comes from a status that other
+// clients can write. Certificate signing requests that name the token of an earlier attempt are kept for an hour.
+const maxEarlierAttempts = 100
 
-// Follows reports whether the id may be that of a token made for an earlier attempt to launch the same Machine, one
-// of the last hundred.
+// Follows reports whether the id may belong to a token of an earlier attempt to launch the same Machine. It considers
+// the last hundred attempts.
 func (a Attempt) Follows(id string) bool {
 	earlier := a
-	for range min(a.Number-1, mostEarlier) {
+	for range min(a.Number-1, maxEarlierAttempts) {
 		earlier.Number--
 		for salt := range maxSalt {
 			if earlier.tokenID(salt) == id {
@@ -82,9 +84,9 @@ func (a Attempt) Follows(id string) bool {
 	return false
 }
 
-// Token is a bootstrap token of the target cluster. It prints as its id: half of Value is a secret.
+// Token is a bootstrap token of the target cluster. It prints as its id, because half of Value is a secret.
 type Token struct {
-	// Value is "id.secret".
+	// Value has the form "id.secret".
 	Value   string
 	Expires time.Time
 }
@@ -95,33 +97,33 @@ func (t Token) String() string {
 	return "bootstrap token " + id
 }
 
-// Format implements fmt.Formatter for every verb.
+// Format implements fmt.Formatter: all verbs print the id only.
 func (t Token) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(t.String())) }
 
-// MarshalText implements encoding.TextMarshaler, which is what logs of JSON use.
+// MarshalText implements encoding.TextMarshaler, which JSON logs use.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // LogValue implements slog.LogValuer.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// Tokens makes and deletes bootstrap tokens in the target cluster. Client must not cache: token Secrets are nobody
-// else's business, and a stale one would be a lie about a credential.
+// Tokens creates, extends and deletes bootstrap tokens in the target cluster. Client must not cache: no other
+// controller needs the Secrets of tokens, and a stale read could return an outdated credential.
 type Tokens struct {
 	Client client.Client
-	// Groups are what a token authenticates as beside Group.
+	// Groups are the groups of clients that authenticate with a token, in addition to Group.
 	Groups []string
 }
 
-// Terms are for how long, and for what else than joining, a token is good.
+// Terms are the properties of a new token.
 type Terms struct {
 	Expires time.Time
-	// Signing says that kube-controller-manager signs the ConfigMap cluster-info with the token, by which kubeadm join
-	// knows the cluster.
+	// Signing makes kube-controller-manager sign the ConfigMap cluster-info with the token. kubeadm join verifies the
+	// cluster by that signature.
 	Signing bool
 }
 
-// Ensure returns the token of the attempt, making it if need be with the terms given. An existing one is returned as it
-// is, whatever is left of its life.
+// Ensure returns the token of the attempt. If there is no token, Ensure creates one with the given terms. It returns an
+// existing token unchanged, even if the token is about to expire.
 func (t Tokens) Ensure(ctx context.Context, a Attempt, terms Terms) (Token, error) {
 	for salt := range maxSalt {
 		id := a.tokenID(salt)
@@ -176,11 +178,11 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, terms Terms) (Token, erro
 		}
 		return Token{Value: id + "." + string(existing.Data[fieldSecret]), Expires: expiration}, nil
 	}
-	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d tries", a.Machine, maxSalt)
+	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d attempts", a.Machine, maxSalt)
 }
 
-// Extend has the token of the attempt end at until, if it is there and ends before early, and returns when it ends:
-// zero where there is none. What the instance has of it stays as it is.
+// Extend extends the token of the attempt to until if it expires before early. It returns when the token expires, and
+// zero if there is no token. The token's value does not change, so the copy on the instance stays valid.
 func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (time.Time, error) {
 	id, found, err := t.find(ctx, a)
 	if err != nil || found == nil {
@@ -193,13 +195,13 @@ func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (
 	if secret.Annotations[annotationOwner] != a.String() || !secret.DeletionTimestamp.IsZero() {
 		return time.Time{}, nil
 	}
-	// One that does not parse ends nobody knows when.
+	// A token whose expiration cannot be parsed is extended too.
 	ends, err := time.Parse(time.RFC3339, string(secret.Data[fieldExpiration]))
 	if err == nil && !ends.Before(early) {
 		return ends, nil
 	}
 	before := secret.DeepCopy()
-	if secret.Data == nil { // Somebody has emptied it.
+	if secret.Data == nil { // Another client has emptied the Secret.
 		secret.Data = map[string][]byte{}
 	}
 	secret.Data[fieldExpiration] = []byte(until.UTC().Format(time.RFC3339))
@@ -210,13 +212,14 @@ func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (
 	return until, nil
 }
 
-// ErrMayNotRead and ErrMayNotMake are wrapped by the error of whoever may not do so with tokens.
+// ErrMayNotRead and ErrMayNotMake are wrapped by the errors of Tokens if the API server forbids its client to read or
+// create Secrets of tokens.
 var (
 	ErrMayNotRead = errors.New("not allowed to read bootstrap tokens")
-	ErrMayNotMake = errors.New("not allowed to make bootstrap tokens")
+	ErrMayNotMake = errors.New("not allowed to create bootstrap tokens")
 )
 
-// Delete removes the token of the attempt, if it is there, and no other.
+// Delete deletes the token of the attempt if it exists. It never deletes the token of another attempt.
 func (t Tokens) Delete(ctx context.Context, a Attempt) error {
 	id, found, err := t.find(ctx, a)
 	if err != nil || found == nil {
@@ -229,14 +232,15 @@ func (t Tokens) Delete(ctx context.Context, a Attempt) error {
 	return nil
 }
 
-// ID returns the public half of the attempt's token. Where there is none (any more) it is the id that a token of the
-// attempt would have now, which nobody else's has.
+// ID returns the public half of the attempt's token. If the token does not exist, or no longer exists, ID returns the
+// id that a new token of the attempt would get. No other token has that id.
 func (t Tokens) ID(ctx context.Context, a Attempt) (string, error) {
 	id, _, err := t.find(ctx, a)
 	return id, err
 }
 
-// find returns the token of the attempt, nil if it is not there, and its id: empty if all that it may have are taken.
+// find returns the token of the attempt, or nil if it does not exist, and the token's id. The id is empty if all
+// possible ids of the attempt are used by other tokens.
 func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.PartialObjectMetadata, err error) {
 	for salt := range maxSalt {
 		id := a.tokenID(salt)
@@ -244,8 +248,9 @@ func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.P
 		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		err := t.Client.Get(ctx, client.ObjectKey{Namespace: tokenNamespace, Name: secretName(id)}, meta)
 		if apierrors.IsNotFound(err) {
-			// Salts are raised one by one: where one is missing, none after it was used. (If the token of an earlier salt
-			// was deleted meanwhile, the expiry removes ours.)
+			// Ensure tries the salts in order, so if the token of one salt is missing, none was created with a later salt. (If
+			// the token of another attempt at this salt has been deleted since then, our token is not found here. Kubernetes
+			// deletes it when it expires.)
 			return id, nil, nil
 		}
 		if apierrors.IsForbidden(err) {
@@ -263,7 +268,7 @@ func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.P
 
 var tokenSecretForm = regexp.MustCompile(`^[a-z0-9]{16}$`)
 
-// newSecret returns the private half of a token: [a-z0-9]{16} is the form that the authenticator demands, 82 bits.
+// newSecret returns the private half of a token. The authenticator requires the form [a-z0-9]{16}, which is 82 bits.
 func newSecret() (string, error) {
 	const alphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
 	var b strings.Builder

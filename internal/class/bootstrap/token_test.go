@@ -46,11 +46,11 @@ func ensure(t *testing.T, a Attempt, expires time.Time) Token {
 	return token
 }
 
-func TestATokenAuthenticatesAsABootstrapperAndNothingElse(t *testing.T) {
+func TestTokenAuthenticatesOnlyAsBootstrapper(t *testing.T) {
 	token := ensure(t, attempt(), time.Now().Add(time.Hour))
 	id, _, _ := strings.Cut(token.Value, ".")
 	if !regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`).MatchString(token.Value) {
-		t.Fatal("the token is not of the form that Kubernetes demands")
+		t.Fatal("the token does not have the form that Kubernetes requires")
 	}
 	cp := env.ControlPlane()
 	c, err := client.New(&rest.Config{Host: cp.Endpoint(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()},
@@ -59,7 +59,7 @@ func TestATokenAuthenticatesAsABootstrapperAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The API server learns of the Secret by a watch.
+	// The API server learns about the Secret from a watch.
 	review := &authenticationv1.SelfSubjectReview{}
 	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, env.Patience, true,
 		func(ctx context.Context) (bool, error) {
@@ -71,14 +71,14 @@ func TestATokenAuthenticatesAsABootstrapperAndNothingElse(t *testing.T) {
 	}
 	user := review.Status.UserInfo
 	if got, ok := TokenIDOf(user.Username); !ok || got != id {
-		t.Errorf("authenticated as %s", user.Username)
+		t.Errorf("the token authenticates as %s", user.Username)
 	}
 	if got := fmt.Sprint(user.Groups); got != "[system:bootstrappers "+Group+" system:authenticated]" {
-		t.Errorf("in the groups %s", got)
+		t.Errorf("the token authenticates with the groups %s", got)
 	}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: secretName(id)},
 		&corev1.Secret{}); !apierrors.IsForbidden(err) {
-		t.Errorf("reading a Secret with it: %v", err)
+		t.Errorf("reading a Secret with the token: %v", err)
 	}
 }
 
@@ -89,24 +89,24 @@ func ignoreUnauthorized(err error) error {
 	return err
 }
 
-func TestARetryFindsItsTokenAndAnotherAttemptHasAnother(t *testing.T) {
+func TestRetryReusesTokenAndNextAttemptGetsNewToken(t *testing.T) {
 	a, expires := attempt(), time.Now().Add(time.Hour).Truncate(time.Second)
 	first := ensure(t, a, expires)
 	again := ensure(t, a, expires.Add(time.Hour))
 	if again.Value != first.Value || !again.Expires.Equal(expires) {
-		t.Error("a retry has another token")
+		t.Error("a retry got a different token")
 	}
 	a.Number++
 	next := ensure(t, a, expires)
 	if next.Value == first.Value || next.Value[7:] == first.Value[7:] {
-		t.Error("the next attempt has the same secret")
+		t.Error("the next attempt got the same secret")
 	}
 	if got := string(secretOf(t, first).Data[fieldExpiration]); got != expires.UTC().Format(time.RFC3339) {
 		t.Errorf("expiration is written as %s", got)
 	}
 }
 
-func TestAnIDThatIsTakenIsLeftToItsOwner(t *testing.T) {
+func TestUsedTokenIDIsNotOverwritten(t *testing.T) {
 	c, a := env.Client(t), attempt()
 	taken := &corev1.Secret{Type: tokenType, StringData: map[string]string{fieldID: a.tokenID(0),
 		fieldSecret: "0123456789abcdef"}}
@@ -119,20 +119,20 @@ func TestAnIDThatIsTakenIsLeftToItsOwner(t *testing.T) {
 		t.Errorf("%s, want the id of the next salt, %s", token, a.tokenID(1))
 	}
 	if again := ensure(t, a, time.Now().Add(time.Hour)); again.Value != token.Value {
-		t.Error("a retry has another token")
+		t.Error("a retry got a different token")
 	}
 	if err := (Tokens{Client: c}).Delete(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(taken), &corev1.Secret{}); err != nil {
-		t.Errorf("the other's token: %v", err)
+		t.Errorf("the other owner's token: %v", err)
 	}
 	if r, err := (Tokens{Client: c}).Lookup(t.Context(), a.tokenID(1)); r != nil || err != nil {
-		t.Errorf("our token is still there: %+v %v", r, err)
+		t.Errorf("the attempt's token still exists: %+v %v", r, err)
 	}
 }
 
-func TestDeletingWhatIsNotThereIsNoError(t *testing.T) {
+func TestDeleteOfMissingTokenSucceeds(t *testing.T) {
 	a := attempt()
 	tokens := Tokens{Client: env.Client(t)}
 	ensure(t, a, time.Now().Add(time.Hour))
@@ -143,7 +143,7 @@ func TestDeletingWhatIsNotThereIsNoError(t *testing.T) {
 	}
 }
 
-func TestLookupReturnsTheOwnerOfATokenAndNotItsSecret(t *testing.T) {
+func TestLookupReturnsOwnerWithoutSecret(t *testing.T) {
 	c, a, expires := env.Client(t), attempt(), time.Now().Add(time.Hour).Truncate(time.Second)
 	tokens := Tokens{Client: c}
 	token := ensure(t, a, expires)
@@ -153,7 +153,7 @@ func TestLookupReturnsTheOwnerOfATokenAndNotItsSecret(t *testing.T) {
 		t.Fatalf("%+v %v", r, err)
 	}
 	if strings.Contains(fmt.Sprintf("%+v", r), secret) {
-		t.Error("the record holds the secret")
+		t.Error("the record contains the secret")
 	}
 	for _, id := range []string{"", "abcde", "../abc", "ABCDEF", "nobody"} {
 		if r, err := tokens.Lookup(t.Context(), id); r != nil || err != nil {
@@ -177,7 +177,7 @@ func TestLookupReturnsTheOwnerOfATokenAndNotItsSecret(t *testing.T) {
 	}
 }
 
-func TestATokenThatSomebodySpoiltIsAnErrorWithoutItsContent(t *testing.T) {
+func TestErrorForInvalidTokenOmitsItsContent(t *testing.T) {
 	c, a := env.Client(t), attempt()
 	token := ensure(t, a, time.Now().Add(time.Hour))
 	for field, value := range map[string]string{fieldExpiration: "tomorrow", fieldSecret: "too short"} {
@@ -190,7 +190,7 @@ func TestATokenThatSomebodySpoiltIsAnErrorWithoutItsContent(t *testing.T) {
 		_, err := Tokens{Client: c}.Ensure(t.Context(), a, Terms{Expires: time.Now()})
 		if err == nil || strings.Contains(err.Error(), token.Value[7:]) || field == fieldSecret &&
 			strings.Contains(err.Error(), value) {
-			t.Errorf("with a bad %s: %v", field, err)
+			t.Errorf("with an invalid %s: %v", field, err)
 		}
 		s.Data[field] = good
 		if err := c.Update(t.Context(), s); err != nil {
@@ -199,14 +199,14 @@ func TestATokenThatSomebodySpoiltIsAnErrorWithoutItsContent(t *testing.T) {
 	}
 }
 
-func TestATokenPrintsWithoutItsSecret(t *testing.T) {
+func TestTokenPrintsWithoutSecret(t *testing.T) {
 	token := Token{Value: "abcdef.0123456789abcdef"}
 	encoded, err := json.Marshal(map[string]any{"token": token})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	slog.New(slog.NewTextHandler(&log, nil)).Info("made", "token", token)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("created", "token", token)
 	for _, text := range []string{
 		fmt.Sprint(token), fmt.Sprintf("%+v %#v %q %x %s", token, token, token, token, &token), string(encoded), log.String(),
 	} {
@@ -231,24 +231,24 @@ func TestSecretsAreRandom(t *testing.T) {
 }
 
 // Rule: token-extended-before-expiry.
-func TestATokenIsExtendedBeforeItEnds(t *testing.T) {
+func TestExtend(t *testing.T) {
 	a, now := attempt(), time.Now().Truncate(time.Second)
 	tokens := Tokens{Client: env.Client(t)}
 	if ends, err := tokens.Extend(t.Context(), a, now, now.Add(time.Hour)); err != nil || !ends.IsZero() {
-		t.Errorf("without one: %s %v", ends, err)
+		t.Errorf("without a token: %s %v", ends, err)
 	}
 	token := ensure(t, a, now.Add(time.Hour))
 	before := secretOf(t, token)
 	ends, err := tokens.Extend(t.Context(), a, now.Add(30*time.Minute), now.Add(5*time.Hour))
 	if err != nil || !ends.Equal(now.Add(time.Hour)) || secretOf(t, token).ResourceVersion != before.ResourceVersion {
-		t.Errorf("one with time left was changed to %s: %v", ends, err)
+		t.Errorf("a token that is valid long enough was changed, expires %s: %v", ends, err)
 	}
 	if ends, err = tokens.Extend(t.Context(), a, now.Add(2*time.Hour), now.Add(5*time.Hour)); err != nil ||
 		!ends.Equal(now.Add(5*time.Hour)) {
 		t.Fatalf("extended to %s: %v", ends, err)
 	}
 	if again := ensure(t, a, now); again.Value != token.Value || !again.Expires.Equal(ends) {
-		t.Errorf("it is another one, or ends at %s", again.Expires)
+		t.Errorf("the token was replaced, or expires at %s", again.Expires)
 	}
 	emptied := secretOf(t, token)
 	emptied.Data = nil
@@ -256,19 +256,19 @@ func TestATokenIsExtendedBeforeItEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ends, err = tokens.Extend(t.Context(), a, now, now.Add(time.Hour)); err != nil || !ends.Equal(now.Add(time.Hour)) {
-		t.Errorf("one that somebody emptied ends at %s: %v", ends, err)
+		t.Errorf("a token whose Secret was emptied expires at %s: %v", ends, err)
 	}
 }
 
-// The number of the attempt is in a status that others may write.
+// The number of the attempt is in a status that other clients may write.
 //
 // Rule: handwritten-counts-harmless.
-func TestOnlyTheLastAttemptsAreCompared(t *testing.T) {
+func TestFollowsComparesOnlyLastHundredAttempts(t *testing.T) {
 	a := attempt()
 	a.Number = 1<<31 - 1
 	last := a
 	last.Number--
 	if !a.Follows(last.tokenID(0)) || a.Follows("zzzzzz") {
-		t.Error("the attempt before is not known, or one that never was is")
+		t.Error("the previous attempt is not recognized, or an unknown id is")
 	}
 }

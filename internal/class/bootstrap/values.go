@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// valuePlaceholder matches <<VALUES.name>>, as it is or URL-encoded, with an exclamation mark where it is escaped.
+// valuePlaceholder matches <<VALUES.name>>, plain or URL-encoded, with exclamation marks if it is escaped.
 var valuePlaceholder = regexp.MustCompile(`<<(!*)VALUES\.([A-Za-z][A-Za-z0-9_-]{0,62})>>|` +
 	`%3[Cc]%3[Cc]((?:!|%21)*)VALUES\.([A-Za-z][A-Za-z0-9_-]{0,62})%3[Ee]%3[Ee]`)
 
-// ReplaceValues replaces each <<VALUES.name>> of a template by its value, URL-encoded where the placeholder is. A value
-// stays as it is when the template is rendered, whatever it looks like. It fails on a name without a value, and on a
-// template that cannot be read.
+// ReplaceValues replaces each <<VALUES.name>> of a template with its value. The value of a URL-encoded placeholder is
+// URL-encoded. Placeholders in the values are escaped, so that Render does not replace them. ReplaceValues returns an
+// error if a name has no value or the template cannot be decoded.
 func ReplaceValues(template []byte, values map[string]string) ([]byte, error) {
 	var missing []string
-	out, err := eachText(template, func(text []byte) ([]byte, error) {
+	out, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
 		return valuePlaceholder.ReplaceAllFunc(text, func(found []byte) []byte {
 			groups := valuePlaceholder.FindSubmatch(found)
 			name, encoded := string(groups[2])+string(groups[4]), len(groups[4]) > 0
@@ -46,8 +46,8 @@ func ReplaceValues(template []byte, values map[string]string) ([]byte, error) {
 	return out, nil
 }
 
-// opening is what a placeholder begins with.
+// opening matches the start of a placeholder.
 var opening = regexp.MustCompile(`^(<<|%3[Cc]%3[Cc])`)
 
-// escape adds an exclamation mark to a placeholder, which Render takes off again.
+// escape adds an exclamation mark to a placeholder. Render removes it again.
 func escape(found string) string { return opening.ReplaceAllString(found, "$1!") }

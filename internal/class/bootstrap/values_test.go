@@ -6,7 +6,7 @@ import (
 )
 
 // Rule: values-of-the-class.
-func TestValuesOfTheClass(t *testing.T) {
+func TestReplaceValues(t *testing.T) {
 	values := map[string]string{"proxy": "http://p:3128", "odd": "<<MACHINE_NAME>> <<!MACHINE_NAME>> <<VALUES.proxy>> <<EOF>>", "none": ""}
 	for template, want := range map[string]string{
 		"a <<VALUES.proxy>>, <<VALUES.proxy>>":     "a http://p:3128, http://p:3128",
@@ -30,6 +30,6 @@ func TestValuesOfTheClass(t *testing.T) {
 	}
 	_, err := ReplaceValues([]byte("<<VALUES.b>> <<VALUES.a>> <<VALUES.b>> <<VALUES.proxy>>"), values)
 	if err == nil || !strings.Contains(err.Error(), "<<VALUES.a>>, <<VALUES.b>>, for which spec.values has no value") {
-		t.Errorf("without values: %v", err)
+		t.Errorf("with missing values: %v", err)
 	}
 }

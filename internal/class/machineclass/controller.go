@@ -25,34 +25,35 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Options are what a Reconciler works with.
+// Options configures a Reconciler.
 type Options struct {
-	// Driver of the provider, behind its rate limit and metrics. Classes with another spec.provider than its name are
-	// left alone.
+	// Driver is the driver of the provider, with rate limit and metrics. The Reconciler ignores classes whose
+	// spec.provider is not its name.
 	Driver provider.Driver
 	// Client reads MachineClasses and Machines from the cache, including this process's own writes, and writes classes.
 	// The cache has the indexes of package index for both kinds.
 	Client client.Client
-	// Live reads and writes the control cluster itself: Secrets, and the last check before something is let go.
+	// Live reads and writes the control cluster without a cache. It is used for Secrets, and for the last check before a
+	// finalizer is removed.
 	Live client.Client
 	// Recorder records events on classes.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Concurrency is the number of classes worked on at once. Default 4.
+	// Concurrency is the number of classes that are reconciled concurrently. Default 4.
 	Concurrency int
-	// Metrics counts classes; nil counts nothing.
+	// Metrics counts classes. Nil means no metrics.
 	Metrics *Metrics
-	// Joins knows what keeps machines from joining; nil where there is nothing to join. Its Changed is set by New.
+	// Joins reports what prevents machines from joining. Nil means that there is no cluster to join. New sets its Changed.
 	Joins *preflight.Monitor
 }
 
-// Reconciler looks after the MachineClasses of one provider.
+// Reconciler reconciles the MachineClasses of one provider.
 type Reconciler struct {
 	Options
 	resolver resolve.Resolver
 	state    *state
-	echo     *wiring.OwnWrites
-	// trigger enqueues all classes when what keeps machines from joining has changed.
+	writes   *wiring.OwnWrites
+	// trigger enqueues all classes if the findings of Joins have changed.
 	trigger queueing.Trigger
 }
 
@@ -62,7 +63,7 @@ func New(o Options) *Reconciler {
 		o.Concurrency = 4
 	}
 	r := &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, state: newState(),
-		echo: &wiring.OwnWrites{}}
+		writes: &wiring.OwnWrites{}}
 	if o.Joins != nil {
 		o.Joins.Changed = r.joinsChanged
 	}
@@ -73,7 +74,7 @@ func New(o Options) *Reconciler {
 func (r *Reconciler) joinsChanged(ctx context.Context) {
 	classes := &v1beta1.MachineClassList{}
 	if err := r.Client.List(ctx, classes); err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot list the classes whose machines may not join")
+		logf.FromContext(ctx).Error(err, "Failed to list the classes whose machines may be unable to join")
 	}
 	for i := range classes.Items {
 		if classes.Items[i].Spec.Provider == r.Driver.Name() {
@@ -108,13 +109,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: enqueue}, client.IgnoreNotFound(err)
 }
 
-// serve holds a class that is in use and says in its status what the provider makes of it. It returns when to check
-// again, zero for not without an event.
+// serve protects a class that is in use, and reports in its status whether the provider can create instances from it.
+// It returns the time until the next check. Zero means that only an event triggers it.
 func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if err := r.hold(ctx, class); err != nil {
 		return 0, err
 	}
-	validation, enqueue, err := r.judge(ctx, class)
+	validation, enqueue, err := r.validate(ctx, class)
 	if err != nil {
 		return 0, err
 	}
@@ -132,11 +133,11 @@ func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (ti
 	return soonest(enqueue, configMapsAfter(class)), r.report(ctx, class, validation)
 }
 
-// configMapsEvery is how often the ConfigMaps of a class are read again: the provider may read single ones, and so is
-// not told of changes.
+// configMapsEvery is how often the ConfigMaps of a class are read again. There is no watch, because the provider may
+// only have permission to read single ConfigMaps.
 const configMapsEvery = 5 * time.Minute
 
-// configMapsAfter is when to read the ConfigMaps of a class again, zero if it has none.
+// configMapsAfter returns the time until the ConfigMaps of a class must be read again, or zero if it has none.
 func configMapsAfter(class *v1beta1.MachineClass) time.Duration {
 	if slices.ContainsFunc(class.Spec.Values, func(v v1beta1.UserDataValue) bool {
 		return v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil
@@ -146,7 +147,7 @@ func configMapsAfter(class *v1beta1.MachineClass) time.Duration {
 	return 0
 }
 
-// soonest returns the shorter of two times, of which zero is none.
+// soonest returns the shorter of two waits. Zero means no wait.
 func soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -154,7 +155,7 @@ func soonest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// report writes the decision into the status, if it is a change.
+// report writes the validation into the status, if something has changed.
 func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v validation) error {
 	status, transition := statusOf(class, v, r.Clock.Now())
 	before := class.Status.DeepCopy()
@@ -190,6 +191,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, class *v1beta1.MachineClas
 		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch the status of MachineClass %s: %w", client.ObjectKeyFromObject(before), err)
 	}
-	r.echo.Record(class)
+	r.writes.Record(class)
 	return nil
 }

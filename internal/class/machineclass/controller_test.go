@@ -25,16 +25,16 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// scripted is a driver that answers as a test says, and counts.
+// scripted is a driver whose answers a test sets. It counts the calls of Capacity.
 type scripted struct {
 	provider.Driver
 	name string
 
-	mu           sync.Mutex
-	validate     func(provider.Class) error
-	capacity     func(provider.Class) (provider.Capacity, error)
-	capacityAsks int
-	account      func() string
+	mu            sync.Mutex
+	validate      func(provider.Class) error
+	capacity      func(provider.Class) (provider.Capacity, error)
+	capacityCalls int
+	account       func() string
 }
 
 // Account implements provider.Accounter.
@@ -59,27 +59,27 @@ func (s *scripted) Validate(_ context.Context, req provider.ValidateRequest) err
 func (s *scripted) Capacity(_ context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.capacityAsks++
+	s.capacityCalls++
 	if s.capacity == nil {
 		return large(), nil
 	}
 	return s.capacity(req.Class)
 }
 
-func (s *scripted) asked() int {
+func (s *scripted) calls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.capacityAsks
+	return s.capacityCalls
 }
 
-// answers changes what the driver says from now on.
-func (s *scripted) answers(change func(*scripted)) {
+// set changes the driver's answers.
+func (s *scripted) set(change func(*scripted)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s)
 }
 
-// bench is a Reconciler on fake clients: what it reads from the cache and what is live may differ.
+// bench is a Reconciler on fake clients. The objects in the cache and those in the API server may differ.
 type bench struct {
 	*testing.T
 	*Reconciler
@@ -87,7 +87,7 @@ type bench struct {
 	events *events.FakeRecorder
 	cached client.Client
 	live   client.Client
-	// writes counts the successful writes to the cached client, which is where those of classes go.
+	// writes counts the successful writes to the cached client, through which classes are written.
 	writes int
 }
 
@@ -171,36 +171,36 @@ func protected(o client.Object) bool {
 }
 
 // Rule: class-validated-on-change.
-func TestASettledClassCausesNoCallAndNoWrite(t *testing.T) {
+func TestValidClassCausesNoFurtherCallsAndWrites(t *testing.T) {
 	driver := &scripted{name: "sim"}
 	b := newBench(t, driver, testClass(), testSecret())
 	for range 3 {
 		if result := b.reconcile(); result.RequeueAfter != 0 {
-			t.Errorf("checks again after %s", result.RequeueAfter)
+			t.Errorf("requeued after %s, want no requeue", result.RequeueAfter)
 		}
 		b.clock.SetTime(b.clock.Now().Add(24 * time.Hour))
 	}
-	if driver.asked() != 1 || b.writes != 1 || b.eventCount() != 0 {
-		t.Errorf("%d questions, %d writes, %d events; want 1, 1, 0", driver.asked(), b.writes, b.eventCount())
+	if driver.calls() != 1 || b.writes != 1 || b.eventCount() != 0 {
+		t.Errorf("%d calls, %d writes, %d events; want 1, 1, 0", driver.calls(), b.writes, b.eventCount())
 	}
 }
 
-func TestTheCloudIsAskedAgainWhenItsInputsChanged(t *testing.T) {
+func TestProviderIsCalledAgainWhenItsInputsChange(t *testing.T) {
 	driver := &scripted{name: "sim"}
 	b := newBench(t, driver, testClass(), testSecret())
 	b.reconcile()
 	secret := testSecret()
-	secret.Labels["looks"] = "different"
+	secret.Labels["example.org/other"] = "changed"
 	b.update(secret)
 	b.reconcile()
-	if driver.asked() != 1 {
-		t.Errorf("asked %d times after a change of a Secret's label", driver.asked())
+	if driver.calls() != 1 {
+		t.Errorf("%d calls after a change of a Secret's label, want 1", driver.calls())
 	}
 	secret.Data["token"] = []byte("rotated")
 	b.update(secret)
 	b.reconcile()
-	if driver.asked() != 2 {
-		t.Errorf("asked %d times after the token changed, want 2", driver.asked())
+	if driver.calls() != 2 {
+		t.Errorf("%d calls after a change of the token, want 2", driver.calls())
 	}
 }
 
@@ -216,34 +216,34 @@ func (b *bench) update(secret *corev1.Secret) {
 	}
 }
 
-func TestAFailureThatMayPassIsRetriedNotBeforeTheCloudAskedFor(t *testing.T) {
+func TestTemporaryFailureIsRetriedAfterTheRequestedTime(t *testing.T) {
 	driver := &scripted{name: "sim", capacity: func(provider.Class) (provider.Capacity, error) {
 		return provider.Capacity{}, &provider.Error{Code: provider.Throttled, Message: "slow down",
 			RetryAfter: 7 * time.Minute}
 	}}
 	b := newBench(t, driver, testClass(), testSecret())
 	if result := b.reconcile(); result.RequeueAfter != 7*time.Minute {
-		t.Errorf("checks again after %s, want 7m", result.RequeueAfter)
+		t.Errorf("requeued after %s, want 7m", result.RequeueAfter)
 	}
 	b.clock.SetTime(noon.Add(6 * time.Minute))
-	if result := b.reconcile(); driver.asked() != 1 || result.RequeueAfter != time.Minute {
-		t.Errorf("after 6 of 7 minutes: %d questions, checks again after %s", driver.asked(), result.RequeueAfter)
+	if result := b.reconcile(); driver.calls() != 1 || result.RequeueAfter != time.Minute {
+		t.Errorf("after 6 of 7 minutes: %d calls, requeued after %s", driver.calls(), result.RequeueAfter)
 	}
 	b.clock.SetTime(noon.Add(7 * time.Minute))
 	b.reconcile()
-	if driver.asked() != 2 || b.writes != 1 || b.eventCount() != 1 {
-		t.Errorf("%d questions, %d writes, %d events; want 2, 1, 1", driver.asked(), b.writes, b.eventCount())
+	if driver.calls() != 2 || b.writes != 1 || b.eventCount() != 1 {
+		t.Errorf("%d calls, %d writes, %d events; want 2, 1, 1", driver.calls(), b.writes, b.eventCount())
 	}
-	driver.answers(func(s *scripted) { s.capacity = nil })
+	driver.set(func(s *scripted) { s.capacity = nil })
 	b.clock.SetTime(noon.Add(time.Hour))
 	if result := b.reconcile(); result.RequeueAfter != 0 || b.class().Status.NodeInfo == nil || b.eventCount() != 2 {
-		t.Errorf("after it passed: checks again after %s, status %+v, %d events", result.RequeueAfter, b.class().Status,
+		t.Errorf("after the failure: requeued after %s, status %+v, %d events", result.RequeueAfter, b.class().Status,
 			b.eventCount())
 	}
 }
 
-// Rule class-validated-on-change: an image that is made public, or a policy that is lifted, is no change of the class.
-func TestWhatTheCloudRefusesIsAskedAgainSlowly(t *testing.T) {
+// Rule class-validated-on-change: if an image is published, or a policy is lifted, the class does not change.
+func TestRejectionByTheCloudIsRetriedSlowly(t *testing.T) {
 	driver := &scripted{name: "sim", capacity: func(provider.Class) (provider.Capacity, error) {
 		return provider.Capacity{}, provider.Errorf(provider.FailedPrecondition, "there is no such image")
 	}}
@@ -251,32 +251,32 @@ func TestWhatTheCloudRefusesIsAskedAgainSlowly(t *testing.T) {
 	for i, want := range []time.Duration{10, 20, 30, 30} {
 		result := b.reconcile()
 		if low := want * time.Minute; result.RequeueAfter < low || result.RequeueAfter > low*5/4 {
-			t.Errorf("after %d rejections it asks again after %s, want %s and some jitter", i+1, result.RequeueAfter, low)
+			t.Errorf("after %d rejections: requeued after %s, want %s and some jitter", i+1, result.RequeueAfter, low)
 		}
 		b.clock.SetTime(b.clock.Now().Add(result.RequeueAfter))
 	}
-	if driver.asked() != 4 || b.writes != 1 || b.eventCount() != 1 {
-		t.Errorf("%d questions, %d writes, %d events; want 4, 1, 1", driver.asked(), b.writes, b.eventCount())
+	if driver.calls() != 4 || b.writes != 1 || b.eventCount() != 1 {
+		t.Errorf("%d calls, %d writes, %d events; want 4, 1, 1", driver.calls(), b.writes, b.eventCount())
 	}
-	driver.answers(func(s *scripted) { s.capacity = nil })
+	driver.set(func(s *scripted) { s.capacity = nil })
 	if result := b.reconcile(); result.RequeueAfter != 0 || b.class().Status.NodeInfo == nil || b.eventCount() != 2 {
-		t.Errorf("after it was mended: checks again after %s, status %+v, %d events", result.RequeueAfter, b.class().Status,
+		t.Errorf("after the fix: requeued after %s, status %+v, %d events", result.RequeueAfter, b.class().Status,
 			b.eventCount())
 	}
 }
 
-// Rule class-validated-on-change: what the driver refuses by itself does not become another thing with time.
-func TestWhatTheDriverRefusesIsNotAskedAgain(t *testing.T) {
+// Rule class-validated-on-change: the driver's own rejection cannot change without a change of the class.
+func TestRejectionByTheDriverIsNotRetried(t *testing.T) {
 	driver := &scripted{name: "sim", validate: func(provider.Class) error {
 		return provider.InvalidField("disk.sizeGiB", "must be at least 30")
 	}}
 	b := newBench(t, driver, testClass(), testSecret())
-	if result := b.reconcile(); result.RequeueAfter != 0 || driver.asked() != 0 || b.eventCount() != 1 {
-		t.Errorf("checks again after %s, %d questions, %d events", result.RequeueAfter, driver.asked(), b.eventCount())
+	if result := b.reconcile(); result.RequeueAfter != 0 || driver.calls() != 0 || b.eventCount() != 1 {
+		t.Errorf("requeued after %s, %d calls, %d events", result.RequeueAfter, driver.calls(), b.eventCount())
 	}
 }
 
-func TestANewClassOfTheSameNameIsJudgedAnew(t *testing.T) {
+func TestNewClassWithTheSameNameIsValidatedAgain(t *testing.T) {
 	driver := &scripted{name: "sim"}
 	b := newBench(t, driver, testClass(), testSecret())
 	b.reconcile()
@@ -289,15 +289,15 @@ func TestANewClassOfTheSameNameIsJudgedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.reconcile()
-	if driver.asked() != 2 {
-		t.Errorf("asked %d times", driver.asked())
+	if driver.calls() != 2 {
+		t.Errorf("%d calls, want 2", driver.calls())
 	}
 }
 
-// The cache has not seen a Machine yet that the API server has.
+// The API server has a Machine that is not in the cache yet.
 //
 // Rule: class-and-secret-protected.
-func TestALateCacheDoesNotLetAClassGo(t *testing.T) {
+func TestStaleCacheDoesNotReleaseAClass(t *testing.T) {
 	class, now := testClass(), metav1.NewTime(noon)
 	class.Finalizers, class.DeletionTimestamp = []string{v1beta1.InUseFinalizer}, &now
 	b := newBench(t, &scripted{name: "sim"}, class, testSecret())
@@ -305,29 +305,29 @@ func TestALateCacheDoesNotLetAClassGo(t *testing.T) {
 	b.Live = live.cached
 	b.reconcile()
 	if !protected(b.class()) {
-		t.Error("the finalizer was taken off")
+		t.Error("the finalizer was removed")
 	}
 	b.Live = b.cached
 	b.reconcile()
 	if err := b.cached.Get(t.Context(), client.ObjectKeyFromObject(class), class); !apierrors.IsNotFound(err) {
-		t.Errorf("still there when the API server has no Machine either: %v", err)
+		t.Errorf("the class still exists although the API server has no Machine either: %v", err)
 	}
 }
 
-// A Machine may come at any time and rely on it.
+// A new Machine may use the class at any time.
 //
 // Rule: class-and-secret-protected.
-func TestAClassThatIsNotDeletedIsNotLetGo(t *testing.T) {
+func TestUnusedClassKeepsItsFinalizerUntilItsDeletion(t *testing.T) {
 	class := testClass()
 	class.Finalizers = []string{v1beta1.InUseFinalizer}
 	b := newBench(t, &scripted{name: "sim"}, class, testSecret())
 	b.reconcile()
 	if !protected(b.class()) {
-		t.Error("the finalizer was taken off")
+		t.Error("the finalizer was removed")
 	}
 }
 
-// inlineMachine has no class, and the same credentials as testClass.
+// inlineMachine returns a Machine with an inline specification and the same credentials as testClass.
 func inlineMachine(name string) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	m.Spec.Provider, m.Spec.CredentialsRef = "sim", testClass().Spec.CredentialsRef
@@ -335,7 +335,7 @@ func inlineMachine(name string) *v1beta1.Machine {
 }
 
 // Rules: class-and-secret-protected, inline-secret-protected.
-func TestALateCacheDoesNotLetASecretGo(t *testing.T) {
+func TestStaleCacheDoesNotReleaseASecret(t *testing.T) {
 	secret := testSecret()
 	secret.Finalizers = []string{v1beta1.InUseFinalizer}
 	b, live := newBench(t, &scripted{name: "sim"}), newBench(t, &scripted{name: "sim"}, testClass(), secret)
@@ -354,7 +354,7 @@ func TestALateCacheDoesNotLetASecretGo(t *testing.T) {
 		return protected(after)
 	}
 	if !keep() {
-		t.Error("the finalizer was taken off a Secret whose class the cache has not seen yet")
+		t.Error("the finalizer was removed from a Secret whose class is not in the cache yet")
 	}
 	if err := live.cached.Delete(t.Context(), testClass()); err != nil {
 		t.Fatal(err)
@@ -364,17 +364,17 @@ func TestALateCacheDoesNotLetASecretGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !keep() {
-		t.Error("the finalizer was taken off a Secret whose Machine the cache has not seen yet")
+		t.Error("the finalizer was removed from a Secret whose Machine is not in the cache yet")
 	}
 	if err := live.cached.Delete(t.Context(), inline); err != nil {
 		t.Fatal(err)
 	}
 	if keep() {
-		t.Error("still held without any class or Machine")
+		t.Error("the Secret has the finalizer although no class and no Machine refers to it")
 	}
 }
 
-func TestTheCountOfUsersIsNotRewrittenForEachOfThem(t *testing.T) {
+func TestNumberOfHoldersIsWrittenAtMostEvery30Seconds(t *testing.T) {
 	b := newBench(t, &scripted{name: "sim"}, classInDeletion(), withInstance("m-1"), withInstance("m-2"),
 		withInstance("m-3"))
 	b.clock.SetTime(noon.Add(time.Hour))
@@ -382,7 +382,7 @@ func TestTheCountOfUsersIsNotRewrittenForEachOfThem(t *testing.T) {
 	b.wantDeletion(v1beta1.ReasonInUse, "Waiting for 3 Machines with an instance (first: m-1).")
 	b.deleteMachine("m-1")
 	if result := b.reconcile(); b.writes != 1 || result.RequeueAfter != reportEvery {
-		t.Errorf("%d writes, checks again after %s", b.writes, result.RequeueAfter)
+		t.Errorf("%d writes, requeued after %s", b.writes, result.RequeueAfter)
 	}
 	b.clock.SetTime(b.clock.Now().Add(reportEvery))
 	b.reconcile()
@@ -392,7 +392,7 @@ func TestTheCountOfUsersIsNotRewrittenForEachOfThem(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedQuestionIsNoValidationResult(t *testing.T) {
+func TestCancelledCallIsNotAValidationResult(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	driver := &scripted{name: "sim", capacity: func(provider.Class) (provider.Capacity, error) {
 		cancel()
@@ -405,7 +405,7 @@ func TestAnInterruptedQuestionIsNoValidationResult(t *testing.T) {
 	}
 }
 
-func TestAFailedReadOfASecretIsAnErrorAndNoValidationResult(t *testing.T) {
+func TestFailedReadOfASecretIsNotAValidationResult(t *testing.T) {
 	boom := errors.New("boom")
 	b := newBench(t, &scripted{name: "sim"}, testClass(), testSecret())
 	broken := interceptor.NewClient(b.cached.(client.WithWatch), interceptor.Funcs{

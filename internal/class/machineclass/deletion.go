@@ -14,20 +14,21 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// reportEvery is how often the number of Machines that a deletion waits for is rewritten at most.
+// reportEvery is the shortest time between two changes of the number of Machines for which a deletion waits.
 const reportEvery = 30 * time.Second
 
-// usersPage bounds the answers to holdersNow.
+// usersPage is the page size of lists without a cache.
 const usersPage = 500
 
-// holders are the Machines that refer to a class that is being deleted, by what they mean for its deletion.
+// holders counts the Machines that refer to a class that is being deleted, by what they mean for its deletion.
 type holders struct {
-	// staying have an instance and are not being deleted, leaving are being deleted. For undecided nothing says yet that
-	// the cloud was never asked for an instance. All of these hold the class.
+	// staying Machines have an instance and are not being deleted. leaving Machines are being deleted. For undecided
+	// Machines, the status does not state that no instance was requested from the cloud. All of them hold the class, which
+	// means that they prevent its deletion.
 	staying, leaving, undecided int
-	// released do not hold the class: nothing was asked of the cloud for them.
+	// released Machines do not hold the class, because no instance was requested for them.
 	released int
-	// first is the name of the first Machine that holds the class, in the order of the list.
+	// first is the name of the first Machine that holds the class, in alphabetical order.
 	first string
 }
 
@@ -48,46 +49,46 @@ func (h *holders) count(m *v1beta1.Machine) {
 	}
 }
 
-// holding is how many Machines hold the class.
+// holding returns how many Machines hold the class.
 func (h *holders) holding() int { return h.staying + h.leaving + h.undecided }
 
-// deletion is what is said of a class that is being deleted.
+// deletion is the decision about a class that is being deleted.
 type deletion struct {
-	// reason is that of the condition Deleting. The class serves its Machines while it is InUse.
+	// reason is the reason of the condition Deleting. The class serves its Machines while it is InUse.
 	reason  string
 	message string
-	// decided is after how long the reason can change without an event; zero is never.
+	// decided is after how long the reason may change without an event. Zero means never.
 	decided time.Duration
 }
 
-// decideDeletion says whether a class that is being deleted still serves the Machines that refer to it, since where one
-// of them stays the class does, too. Where none stays the class serves no more: a Machine that waits for an instance
-// would hold it for ever.
+// decideDeletion decides whether a class that is being deleted still serves the Machines that refer to it. It does if
+// one of them stays, because the class then stays too. Otherwise it does not, because a Machine that waits for an
+// instance would hold the class forever.
 func decideDeletion(class *v1beta1.MachineClass, h holders, now time.Time) deletion {
 	waits := ""
 	if n := h.holding(); n > 0 {
-		waits = fmt.Sprintf("Waiting for %s.", strings.Join(h.words(), " and "))
+		waits = fmt.Sprintf("Waiting for %s.", strings.Join(h.describe(), " and "))
 	}
 	reason := resolve.DeletionReason(class)
 	if left := class.DeletionTimestamp.Add(resolve.DeletionDecision).Sub(now); left > 0 &&
 		reason == v1beta1.ReasonDeletionStarted {
-		return deletion{reason, joined(waits, "No instance is created from the class until it is known whether one of them "+
-			"stays."), left}
+		return deletion{reason, joined(waits, "No instance is created from the class until Machinist has decided whether one "+
+			"of its Machines stays."), left}
 	}
 	if h.staying > 0 {
-		return deletion{v1beta1.ReasonInUse, joined(waits, "The class serves its Machines as before and goes when none of "+
-			"them is left. Give the fleet another class, or delete it."), 0}
+		return deletion{v1beta1.ReasonInUse, joined(waits, "The class serves its Machines as before, and is deleted when none "+
+			"of them is left. Assign another class to the fleet, or delete the fleet."), 0}
 	}
-	return deletion{v1beta1.ReasonWithdrawn, joined(waits, "No instance is created from the class any more. Machines that "+
-		"have none wait for a new class of this name."), 0}
+	return deletion{v1beta1.ReasonWithdrawn, joined(waits, "No instance is created from the class any more. Machines without "+
+		"an instance wait for a new class with this name."), 0}
 }
 
-// words says how many Machines hold the class, and names the first.
-func (h *holders) words() (out []string) {
+// describe returns how many Machines hold the class, and names the first of them.
+func (h *holders) describe() (out []string) {
 	for _, kind := range []struct {
 		number int
 		what   string
-	}{{h.staying, "with an instance"}, {h.leaving, "being deleted"}, {h.undecided, "for which an instance may have been asked for"}} {
+	}{{h.staying, "with an instance"}, {h.leaving, "being deleted"}, {h.undecided, "that may have requested an instance"}} {
 		switch {
 		case kind.number == 1:
 			out = append(out, "1 Machine "+kind.what)
@@ -103,11 +104,13 @@ func (h *holders) words() (out []string) {
 
 func joined(first, second string) string { return strings.TrimSpace(first + " " + second) }
 
-// release lets a class go that is being deleted, or says what holds it. It returns when to check again.
+// release removes the finalizer of a class that is being deleted, or reports what holds the class. It returns the time
+// until the next check.
 //
-// That the class serves no more is stored before the last look at the Machines. One that is about to be launched takes
-// back in the API server that it releases the class, and reads there afterwards that the class serves: so either this
-// look finds that the Machine holds the class, or the Machine finds that the class serves no more.
+// The status reports that the class no longer serves before the last check of the Machines. A Machine that is about to
+// be launched first withdraws its release of the class in the API server, and then reads there whether the class
+// serves. So either this check finds that the Machine holds the class, or the Machine finds that the class no longer
+// serves.
 func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return 0, nil
@@ -128,7 +131,7 @@ func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (
 				return 0, err
 			}
 		}
-		live, err := r.holdersNow(ctx, class)
+		live, err := r.liveHolders(ctx, class)
 		if err != nil {
 			return 0, err
 		}
@@ -144,7 +147,7 @@ func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (
 	return decision.decided, r.reportDeletion(ctx, class, decision, now)
 }
 
-// earlier returns the shorter of two waits, of which zero is none.
+// earlier returns the shorter of two waits. Zero means no wait.
 func earlier(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -152,25 +155,26 @@ func earlier(a, b time.Duration) time.Duration {
 	return a
 }
 
-// reportDeletion writes the decision into the status. Each reason has one event.
+// reportDeletion writes the decision into the status. Each new reason causes one event.
 func (r *Reconciler) reportDeletion(ctx context.Context, class *v1beta1.MachineClass, d deletion, now time.Time) error {
 	key := client.ObjectKeyFromObject(class)
 	known := r.state.of(key)
 	known.reportedAt = now
 	r.state.set(key, known)
-	status, begins := statusInDeletion(class, d, now)
+	status, isNew := statusInDeletion(class, d, now)
 	if err := r.writeStatus(ctx, class, status); err != nil {
 		return err
 	}
-	if begins {
+	if isNew {
 		r.Recorder.Eventf(class, nil, corev1.EventTypeNormal, d.reason, "Delete", "%s", d.message)
 	}
 	return nil
 }
 
-// holdersNow counts the Machines that refer to the class, by the API server itself. A cache may be late by any amount,
-// so nothing is let go on its word alone. The API server is asked once each time the last holder seems to have gone.
-func (r *Reconciler) holdersNow(ctx context.Context, class *v1beta1.MachineClass) (h holders, err error) {
+// liveHolders counts the Machines that refer to the class without using the cache. The cache may be arbitrarily old, so
+// a finalizer is never removed because of the cache alone. This costs one list each time the last holder seems to be
+// gone.
+func (r *Reconciler) liveHolders(ctx context.Context, class *v1beta1.MachineClass) (h holders, err error) {
 	machines := &v1beta1.MachineList{}
 	for {
 		if err := r.Live.List(ctx, machines, client.InNamespace(class.Namespace), client.Limit(usersPage),

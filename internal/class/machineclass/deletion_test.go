@@ -13,54 +13,54 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// A deployment of three machines was deleted together with its class, and both were applied again: the old machines
-// go, and the new ones wait for a class.
+// A deployment was deleted together with its class, and both were applied again: the old machines are deleted, and the
+// new ones wait for the new class.
 //
 // Rule: class-deletion-is-decided.
-func TestMachinesThatWaitDoNotHoldAClassThatIsBeingDeleted(t *testing.T) {
+func TestWaitingMachinesDoNotHoldADeletedClass(t *testing.T) {
 	b := newBench(t, &scripted{name: "sim"}, classInDeletion(), testMachine("new"), withInstance("old"))
 	if result := b.reconcile(); result.RequeueAfter != resolve.DeletionDecision {
-		t.Errorf("the first decision is due in %s", result.RequeueAfter)
+		t.Errorf("requeued after %s, want the first decision after %s", result.RequeueAfter, resolve.DeletionDecision)
 	}
-	b.wantDeletion(v1beta1.ReasonDeletionStarted, "1 Machine with an instance and 1 Machine for which")
+	b.wantDeletion(v1beta1.ReasonDeletionStarted, "1 Machine with an instance and 1 Machine that may have requested")
 
 	b.deleteMachine("old")
 	b.clock.SetTime(noon.Add(resolve.DeletionDecision))
 	b.reconcile()
-	b.wantDeletion(v1beta1.ReasonWithdrawn, "for which an instance may have been asked for (first: new)")
+	b.wantDeletion(v1beta1.ReasonWithdrawn, "that may have requested an instance (first: new)")
 
 	b.releaseClass("new")
 	b.reconcile()
-	if b.isThere() {
-		t.Errorf("the class is held: %+v", b.class().Status)
+	if b.classExists() {
+		t.Errorf("the class still exists: %+v", b.class().Status)
 	}
 }
 
-// The commit that pruned a class is reverted, or a person deleted the class of a fleet.
+// A GitOps tool pruned the class of a fleet and the commit is reverted, or an administrator deleted the class.
 //
 // Rule: class-deletion-is-decided.
-func TestAClassThatIsBeingDeletedServesMachinesThatStay(t *testing.T) {
+func TestDeletedClassServesMachinesThatStay(t *testing.T) {
 	b := newBench(t, &scripted{name: "sim"}, classInDeletion(), withInstance("m"), testMachine("replacement"))
 	b.clock.SetTime(noon.Add(resolve.DeletionDecision))
 	b.reconcile()
 	b.wantDeletion(v1beta1.ReasonInUse, "The class serves its Machines")
 	if !resolve.Serves(b.class()) {
-		t.Error("no instance would be created from it")
+		t.Error("no instance would be created from the class")
 	}
-	// The last machine with an instance goes before the other one has asked for its own: nothing stays.
+	// The last machine with an instance is deleted before the other one has requested its own: no machine stays.
 	b.deleteMachine("m")
 	b.reconcile()
 	b.wantDeletion(v1beta1.ReasonWithdrawn, "replacement")
-	if resolve.Serves(b.class()) || !b.isThere() {
-		t.Error("it still serves, or was let go")
+	if resolve.Serves(b.class()) || !b.classExists() {
+		t.Error("the class still serves, or was deleted")
 	}
 }
 
-// That a class serves no more is stored before the last look at its Machines, so that a launch that begins in between
-// finds one or the other.
+// The status reports that a class no longer serves before the last check of its Machines, so that a launch in between
+// either is found by the check or finds the status.
 //
 // Rule: class-deletion-is-decided.
-func TestAClassIsWithdrawnBeforeTheLastLookAtItsMachines(t *testing.T) {
+func TestClassIsWithdrawnBeforeTheLastCheckOfItsMachines(t *testing.T) {
 	class := classInDeletion()
 	class.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue,
 		Reason: v1beta1.ReasonInUse}}
@@ -70,12 +70,12 @@ func TestAClassIsWithdrawnBeforeTheLastLookAtItsMachines(t *testing.T) {
 	b.clock.SetTime(noon.Add(time.Hour))
 	b.reconcile()
 	b.wantDeletion(v1beta1.ReasonWithdrawn, "")
-	if !b.isThere() || b.writes != 1 {
-		t.Errorf("let go, or %d writes", b.writes)
+	if !b.classExists() || b.writes != 1 {
+		t.Errorf("class exists: %v, want true; %d writes, want 1", b.classExists(), b.writes)
 	}
 }
 
-func TestMachinesOfAClassThatIsBeingDeleted(t *testing.T) {
+func TestHoldersAreCountedByTheirState(t *testing.T) {
 	now := metav1.NewTime(noon)
 	leaving := withInstance("leaving")
 	leaving.DeletionTimestamp = &now
@@ -83,18 +83,18 @@ func TestMachinesOfAClassThatIsBeingDeleted(t *testing.T) {
 	replacing.Status.Launch = &v1beta1.LaunchStatus{Step: v1beta1.LaunchStepReplacing}
 	released := testMachine("released")
 	meta.SetStatusCondition(&released.Status.Conditions, releasesClass())
-	launchedAfterAll := withInstance("launched-after-all")
-	meta.SetStatusCondition(&launchedAfterAll.Status.Conditions, releasesClass())
+	launchedLater := withInstance("launched-later")
+	meta.SetStatusCondition(&launchedLater.Status.Conditions, releasesClass())
 	for name, test := range map[string]struct {
 		machine *v1beta1.Machine
 		want    holders
 	}{
-		"an instance":                {withInstance("m"), holders{staying: 1, first: "m"}},
-		"being deleted":              {leaving, holders{leaving: 1, first: "leaving"}},
-		"its instance is replaced":   {replacing, holders{staying: 1, first: "replacing"}},
-		"nothing is recorded":        {testMachine("m"), holders{undecided: 1, first: "m"}},
-		"nothing was asked for":      {released, holders{released: 1}},
-		"an instance of a late Node": {launchedAfterAll, holders{staying: 1, first: "launched-after-all"}},
+		"an instance":                         {withInstance("m"), holders{staying: 1, first: "m"}},
+		"being deleted":                       {leaving, holders{leaving: 1, first: "leaving"}},
+		"an instance that is replaced":        {replacing, holders{staying: 1, first: "replacing"}},
+		"no record":                           {testMachine("m"), holders{undecided: 1, first: "m"}},
+		"no requested instance":               {released, holders{released: 1}},
+		"an instance, with the old condition": {launchedLater, holders{staying: 1, first: "launched-later"}},
 	} {
 		var got holders
 		if got.count(test.machine); got != test.want {
@@ -115,7 +115,7 @@ func withInstance(name string) *v1beta1.Machine {
 	return m
 }
 
-// releasesClass is what a launch writes when its class serves no more.
+// releasesClass returns the condition that a launch writes if its class no longer serves.
 func releasesClass() metav1.Condition {
 	return metav1.Condition{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionFalse,
 		Reason: v1beta1.ReasonClassDeleting, Message: "m"}
@@ -153,7 +153,7 @@ func (b *bench) releaseClass(name string) {
 	}
 }
 
-func (b *bench) isThere() bool {
+func (b *bench) classExists() bool {
 	b.Helper()
 	class := testClass()
 	return b.cached.Get(b.Context(), client.ObjectKeyFromObject(class), class) == nil

@@ -1,7 +1,7 @@
-// Package machineclass looks after the MachineClasses of one provider. It tells in their status whether the provider
-// can make instances of them and what their Nodes will offer, and keeps what is in use from being deleted: a class
-// while a Machine uses it, a Secret while a class refers to it.
+// Package machineclass reconciles the MachineClasses of one provider. It reports in their status whether the provider
+// can create instances from them and what their Nodes will offer. It also protects objects that are in use from
+// deletion: a class while a Machine uses it, and a Secret while a class refers to it.
 //
-// The provider's cloud is asked when a class is new, when its Secret changed or when an earlier answer was a failure
-// that may pass; never otherwise.
+// It calls the cloud only if a class is new, if its Secret has changed, or if an earlier call failed with an error that
+// may be temporary.
 package machineclass

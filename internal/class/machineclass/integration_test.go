@@ -23,10 +23,10 @@ func isProtected(c *v1beta1.MachineClass) bool { return c != nil && protected(c)
 func isGone(c *v1beta1.MachineClass) bool      { return c == nil }
 
 // Rule: class-validated-on-change.
-func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
+func TestValidClassReportsItsCapacity(t *testing.T) {
 	w := newWorld(t)
-	w.makeSecrets()
-	w.makeClass("c")
+	w.createSecrets()
+	w.createClass("c")
 	class := w.awaitReady("c", v1beta1.ReasonValid)
 	if cpu := class.Status.Capacity[corev1.ResourceCPU]; cpu.String() != "16" {
 		t.Errorf("capacity %v", class.Status.Capacity)
@@ -39,63 +39,63 @@ func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
 		t.Errorf("observed generation %d of %d, finalizers %v", class.Status.ObservedGeneration, class.Generation,
 			class.Finalizers)
 	}
-	// A hint is for others to use; the provider is not asked again for it.
+	// The hint is for the autoscaler. The provider is not called again because of it.
 	w.patchClass("c", `{"spec":{"capacity":{"resources":{"cpu":"8"}}}}`)
 	w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool {
 		return c.Status.ObservedGeneration == class.Generation+1
 	})
-	if n := w.driver.asked(); n != 1 {
-		t.Errorf("the provider was asked %d times", n)
+	if n := w.driver.calls(); n != 1 {
+		t.Errorf("the provider was called %d times", n)
 	}
 }
 
 // Rule: class-validated-on-change.
-func TestAClassWaitsForItsSecretsAndIsReconciledWhenTheyCome(t *testing.T) {
+func TestClassWaitsForItsSecrets(t *testing.T) {
 	w := newWorld(t)
-	w.makeClass("c")
+	w.createClass("c")
 	class := w.awaitReady("c", v1beta1.ReasonCredentialsNotFound)
 	if m := class.Status.Conditions[0].Message; !strings.Contains(m, `"creds"`) {
 		t.Errorf("message %q does not name the Secret", m)
 	}
-	w.makeSecret("creds", "token", "t")
+	w.createSecret("creds", "token", "t")
 	w.awaitReady("c", v1beta1.ReasonUserDataNotFound)
-	w.makeSecret("boot", "other", "x")
+	w.createSecret("boot", "other", "x")
 	w.awaitClass("c", "to name the key", func(c *v1beta1.MachineClass) bool {
 		return strings.Contains(c.Status.Conditions[0].Message, `"userData"`)
 	})
-	if n := w.driver.asked(); n != 0 {
-		t.Errorf("the provider was asked %d times with Secrets missing", n)
+	if n := w.driver.calls(); n != 0 {
+		t.Errorf("the provider was called %d times although Secrets are missing", n)
 	}
 	w.patchSecret("boot", `{"stringData":{"userData":"#cloud-config"}}`)
 	w.awaitReady("c", v1beta1.ReasonValid)
 	for _, name := range []string{"creds", "boot"} {
-		w.awaitSecret(name, "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
+		w.awaitSecret(name, "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	}
 }
 
 // Rule: class-validated-on-change.
-func TestARefusalNamesTheFieldOnce(t *testing.T) {
+func TestRejectionNamesTheFieldInOneEvent(t *testing.T) {
 	w := newWorld(t)
 	w.driver.validate = func(provider.Class) error { return provider.InvalidField("disk.sizeGiB", "must be at least 30") }
-	w.makeSecrets()
-	w.makeClass("c")
+	w.createSecrets()
+	w.createClass("c")
 	class := w.awaitReady("c", v1beta1.ReasonInvalidProviderSpec)
 	if m := class.Status.Conditions[0].Message; !strings.Contains(m, "providerSpec.disk.sizeGiB") {
 		t.Errorf("message %q does not name the field", m)
 	}
-	// The class is reconciled again for each of these; a second one proves that the first one's pass is over.
+	// Each patch causes another pass. The second one shows that the pass of the first one has ended.
 	for i := range 2 {
 		w.patchClass("c", fmt.Sprintf(`{"spec":{"capacity":{"zone":"z-%d"}}}`, i))
 		w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool {
 			return c.Status.ObservedGeneration == class.Generation+int64(i)+1
 		})
 	}
-	if n := w.eventsOf(v1beta1.ReasonInvalidProviderSpec); n != 1 || w.driver.asked() != 0 {
-		t.Errorf("%d events, %d questions", n, w.driver.asked())
+	if n := w.eventsOf(v1beta1.ReasonInvalidProviderSpec); n != 1 || w.driver.calls() != 0 {
+		t.Errorf("%d events, %d calls", n, w.driver.calls())
 	}
 }
 
-func TestCredentialsThatLackSomethingAreNotFound(t *testing.T) {
+func TestIncompleteCredentialsAreReported(t *testing.T) {
 	w := newWorld(t)
 	w.driver.validate = func(c provider.Class) error {
 		if _, ok := c.Credentials.Get("key"); !ok && !c.Credentials.Empty() {
@@ -103,8 +103,8 @@ func TestCredentialsThatLackSomethingAreNotFound(t *testing.T) {
 		}
 		return nil
 	}
-	w.makeSecrets()
-	w.makeClass("c")
+	w.createSecrets()
+	w.createClass("c")
 	class := w.awaitReady("c", v1beta1.ReasonCredentialsNotFound)
 	if m := class.Status.Conditions[0].Message; !strings.Contains(m, `"key"`) {
 		t.Errorf("message %q", m)
@@ -113,22 +113,22 @@ func TestCredentialsThatLackSomethingAreNotFound(t *testing.T) {
 	w.awaitReady("c", v1beta1.ReasonValid)
 }
 
-func TestAnOutageOfTheProviderPasses(t *testing.T) {
+func TestClassRecoversFromAnOutageOfTheProvider(t *testing.T) {
 	w := newWorld(t)
 	w.driver.capacity = func(provider.Class) (provider.Capacity, error) {
-		return provider.Capacity{}, provider.Errorf(provider.Unavailable, "out of reach")
+		return provider.Capacity{}, provider.Errorf(provider.Unavailable, "unreachable")
 	}
-	w.makeSecrets()
-	w.makeClass("c")
+	w.createSecrets()
+	w.createClass("c")
 	w.awaitReady("c", v1beta1.ReasonProviderUnavailable)
-	w.driver.answers(func(s *scripted) { s.capacity = nil })
+	w.driver.set(func(s *scripted) { s.capacity = nil })
 	w.awaitReady("c", v1beta1.ReasonValid)
 	if n := w.eventsOf(v1beta1.ReasonValid); n != 1 {
 		t.Errorf("%d events of the recovery", n)
 	}
 }
 
-func TestRotatedCredentialsAreTriedAtOnce(t *testing.T) {
+func TestRotatedCredentialsAreUsedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.driver.capacity = func(c provider.Class) (provider.Capacity, error) {
 		if token, _ := c.Credentials.Get("token"); !bytes.Equal(token.Reveal(), []byte("good")) {
@@ -137,10 +137,10 @@ func TestRotatedCredentialsAreTriedAtOnce(t *testing.T) {
 		}
 		return large(), nil
 	}
-	w.makeSecrets()
-	w.makeSecret("new-creds", "token", "good")
-	w.makeClass("content")
-	w.makeClass("reference")
+	w.createSecrets()
+	w.createSecret("new-creds", "token", "good")
+	w.createClass("content")
+	w.createClass("reference")
 	for _, name := range []string{"content", "reference"} {
 		w.awaitReady(name, v1beta1.ReasonCredentialsRefused)
 	}
@@ -151,16 +151,16 @@ func TestRotatedCredentialsAreTriedAtOnce(t *testing.T) {
 }
 
 // Rule: class-and-secret-protected.
-func TestAClassInUseStaysUntilItsLastMachineIsGone(t *testing.T) {
+func TestClassInUseExistsUntilItsLastMachineIsGone(t *testing.T) {
 	w := newWorld(t)
-	w.makeSecrets()
-	w.makeClass("c")
-	w.makeMachine("m-1", "c")
-	w.makeMachine("m-2", "c")
-	w.awaitClass("c", "to be held", isProtected)
-	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
+	w.createSecrets()
+	w.createClass("c")
+	w.createMachine("m-1", "c")
+	w.createMachine("m-2", "c")
+	w.awaitClass("c", "to be protected", isProtected)
+	w.awaitSecret("creds", "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	w.remove(&v1beta1.MachineClass{}, "c")
-	w.awaitClass("c", "to say who uses it", func(c *v1beta1.MachineClass) bool {
+	w.awaitClass("c", "to report its Machines", func(c *v1beta1.MachineClass) bool {
 		deleting := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionDeleting)
 		return deleting != nil && deleting.Status == metav1.ConditionTrue &&
 			deleting.Reason == v1beta1.ReasonDeletionStarted &&
@@ -176,128 +176,128 @@ func TestAClassInUseStaysUntilItsLastMachineIsGone(t *testing.T) {
 			return len(l.Items) == 1, fmt.Sprint(len(l.Items))
 		}, client.InNamespace(w.ns))
 	if !w.secretProtected("creds") {
-		t.Error("the credentials were let go before the class")
+		t.Error("the credentials were released before the class")
 	}
-	w.awaitClass("c", "to be held for the second Machine", isProtected)
+	w.awaitClass("c", "to be protected for the second Machine", isProtected)
 	w.remove(&v1beta1.Machine{}, "m-2")
 	w.awaitClass("c", "to be gone", isGone)
 	w.awaitSecret("creds", "to be gone", func(s *corev1.Secret) bool { return s == nil })
-	w.awaitSecret("boot", "to be let go", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
+	w.awaitSecret("boot", "to be released", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
 }
 
-func TestAMachineThatChangesItsClassReleasesTheOldOne(t *testing.T) {
+func TestMachineWithAnotherClassReleasesTheOldOne(t *testing.T) {
 	w := newWorld(t)
-	w.makeSecrets()
-	w.makeClass("old")
-	w.makeClass("new")
-	w.makeMachine("m", "old")
-	w.awaitClass("old", "to be held", isProtected)
+	w.createSecrets()
+	w.createClass("old")
+	w.createClass("new")
+	w.createMachine("m", "old")
+	w.awaitClass("old", "to be protected", isProtected)
 	machine := &v1beta1.Machine{ObjectMeta: w.meta("m")}
 	if err := w.Patch(t.Context(), machine, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"spec":{"classRef":{"name":"new"}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitClass("new", "to be held", isProtected)
+	w.awaitClass("new", "to be protected", isProtected)
 	w.remove(&v1beta1.MachineClass{}, "old")
 	w.awaitClass("old", "to be gone", isGone)
 }
 
-func TestARemovedFinalizerComesBack(t *testing.T) {
+func TestRemovedFinalizerIsAddedAgain(t *testing.T) {
 	w := newWorld(t)
-	// Without Secrets, whose events would trigger it as well.
-	w.makeClass("c", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef, c.Spec.UserDataRef = nil, nil })
+	// The class has no Secrets, because their events would trigger it too.
+	w.createClass("c", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef, c.Spec.UserDataRef = nil, nil })
 	w.awaitReady("c", v1beta1.ReasonValid)
-	w.makeMachine("m", "c")
-	w.awaitClass("c", "to be held", isProtected)
+	w.createMachine("m", "c")
+	w.awaitClass("c", "to be protected", isProtected)
 	w.patchClass("c", `{"metadata":{"finalizers":null}}`)
-	w.awaitClass("c", "to be held again", isProtected)
+	w.awaitClass("c", "to be protected again", isProtected)
 
-	w.makeSecrets()
-	w.makeClass("with-secrets")
-	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
+	w.createSecrets()
+	w.createClass("with-secrets")
+	w.awaitSecret("creds", "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	w.patchSecret("creds", `{"metadata":{"finalizers":null}}`)
-	w.awaitSecret("creds", "to be held again", func(s *corev1.Secret) bool { return s != nil && protected(s) })
+	w.awaitSecret("creds", "to be protected again", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 }
 
 // Rule: class-and-secret-protected.
-func TestASecretIsProtectedExactlyWhileAClassRefersToIt(t *testing.T) {
+func TestSecretIsProtectedWhileAClassRefersToIt(t *testing.T) {
 	w := newWorld(t)
-	w.makeSecrets()
-	w.makeSecret("new-creds", "token", "t")
-	w.makeSecret("unrelated", "token", "t")
-	w.makeClass("c")
+	w.createSecrets()
+	w.createSecret("new-creds", "token", "t")
+	w.createSecret("unrelated", "token", "t")
+	w.createClass("c")
 	isProtected := func(s *corev1.Secret) bool { return s != nil && protected(s) }
-	isLoose := func(s *corev1.Secret) bool { return s != nil && !protected(s) }
-	w.awaitSecret("creds", "to be held", isProtected)
+	isReleased := func(s *corev1.Secret) bool { return s != nil && !protected(s) }
+	w.awaitSecret("creds", "to be protected", isProtected)
 	w.remove(&corev1.Secret{}, "creds")
-	w.awaitReady("c", v1beta1.ReasonValid) // What is being deleted still serves.
+	w.awaitReady("c", v1beta1.ReasonValid) // A Secret that is being deleted can still be used.
 	w.patchClass("c", `{"spec":{"credentialsRef":{"name":"new-creds"}}}`)
-	w.awaitSecret("new-creds", "to be held", isProtected)
+	w.awaitSecret("new-creds", "to be protected", isProtected)
 	w.awaitSecret("creds", "to be gone", func(s *corev1.Secret) bool { return s == nil })
 	w.remove(&v1beta1.MachineClass{}, "c")
 	for _, name := range []string{"new-creds", "boot"} {
-		w.awaitSecret(name, "to be let go", isLoose)
+		w.awaitSecret(name, "to be released", isReleased)
 	}
 	if w.secretProtected("unrelated") {
-		t.Error("a Secret without a user is held")
+		t.Error("a Secret without a reference is protected")
 	}
 }
 
 // Rule: inline-secret-protected.
-func TestASecretIsProtectedWhileAMachineOfTheInlineFormRefersToIt(t *testing.T) {
+func TestSecretIsProtectedWhileAnInlineMachineRefersToIt(t *testing.T) {
 	w := newWorld(t)
-	w.makeSecrets()
-	make := func(name, provider, secret string) {
-		w.make(&v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{
+	w.createSecrets()
+	create := func(name, provider, secret string) {
+		w.create(&v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{
 			Provider: provider, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)},
 			CredentialsRef: &v1beta1.LocalRef{Name: secret}, UserDataRef: &v1beta1.UserDataRef{Name: "boot"},
 		}})
 	}
 	isProtected := func(s *corev1.Secret) bool { return s != nil && protected(s) }
-	make("m-1", w.ns, "creds")
-	make("m-2", w.ns, "creds")
-	make("early", w.ns, "late")
-	w.makeSecret("others", "token", "t")
-	make("other", "other", "others")
-	w.makeSecret("late", "token", "t")
+	create("m-1", w.ns, "creds")
+	create("m-2", w.ns, "creds")
+	create("early", w.ns, "late")
+	w.createSecret("others", "token", "t")
+	create("other", "other", "others")
+	w.createSecret("late", "token", "t")
 	for _, name := range []string{"creds", "boot", "late"} {
-		w.awaitSecret(name, "to be held", isProtected)
+		w.awaitSecret(name, "to be protected", isProtected)
 	}
 	w.remove(&corev1.Secret{}, "creds")
 	w.remove(&v1beta1.Machine{}, "m-1")
 	w.remove(&v1beta1.Machine{}, "early")
-	w.awaitSecret("late", "to be let go", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
+	w.awaitSecret("late", "to be released", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
 	if !w.secretProtected("creds") || !w.secretProtected("boot") || w.secretProtected("others") {
-		t.Errorf("held: creds %v, boot %v, of another provider's machine %v; want true, true, false",
+		t.Errorf("protected: creds %v, boot %v, Secret of another provider's machine %v; want true, true, false",
 			w.secretProtected("creds"), w.secretProtected("boot"), w.secretProtected("others"))
 	}
 	w.remove(&v1beta1.Machine{}, "m-2")
 	w.awaitSecret("creds", "to be gone", func(s *corev1.Secret) bool { return s == nil })
 }
 
-func TestClassesOfOtherProvidersAreLeftAloneButTheirSecretsAreNotTaken(t *testing.T) {
+func TestClassesOfOtherProvidersAreIgnoredAndTheirSecretsStayProtected(t *testing.T) {
 	w := newWorld(t)
-	w.makeSecrets()
-	w.makeSecret("others", "token", "t")
-	w.makeClass("other", func(c *v1beta1.MachineClass) { c.Spec.Provider = "other" })
-	w.makeClass("others-only", func(c *v1beta1.MachineClass) {
+	w.createSecrets()
+	w.createSecret("others", "token", "t")
+	w.createClass("other", func(c *v1beta1.MachineClass) { c.Spec.Provider = "other" })
+	w.createClass("others-only", func(c *v1beta1.MachineClass) {
 		c.Spec.Provider, c.Spec.CredentialsRef = "other", &v1beta1.LocalRef{Name: "others"}
 	})
-	w.makeMachine("m", "other")
-	w.makeClass("c")
+	w.createMachine("m", "other")
+	w.createClass("c")
 	w.awaitReady("c", v1beta1.ReasonValid)
-	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
+	w.awaitSecret("creds", "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	w.remove(&v1beta1.MachineClass{}, "c")
 	w.awaitClass("c", "to be gone", isGone)
 
-	// A second class, come and gone, proves that the first one's end was dealt with.
-	w.makeSecret("last", "token", "t")
-	w.makeClass("d", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "last"} })
-	w.awaitSecret("last", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
+	// Creating and deleting a second class shows that the deletion of the first one was processed.
+	w.createSecret("last", "token", "t")
+	w.createClass("d", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "last"} })
+	w.awaitSecret("last", "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	w.remove(&v1beta1.MachineClass{}, "d")
-	w.awaitSecret("last", "to be let go", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
+	w.awaitSecret("last", "to be released", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
 	if !w.secretProtected("creds") || w.secretProtected("others") {
-		t.Errorf("held: shared %v, of another provider only %v; want true, false", w.secretProtected("creds"),
+		t.Errorf("protected: shared Secret %v, Secret of only the other provider %v; want true, false", w.secretProtected("creds"),
 			w.secretProtected("others"))
 	}
 	other := &v1beta1.MachineClass{}
@@ -309,14 +309,14 @@ func TestClassesOfOtherProvidersAreLeftAloneButTheirSecretsAreNotTaken(t *testin
 	}
 }
 
-func TestANamespaceWithEverythingInItCanBeEmptied(t *testing.T) {
+func TestNamespaceWithClassesAndMachinesCanBeDeleted(t *testing.T) {
 	w := newWorld(t)
-	w.makeSecrets()
-	w.makeClass("c")
-	w.makeMachine("m", "c")
-	w.awaitClass("c", "to be held", isProtected)
-	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
-	// In the order least convenient, as a namespace controller may.
+	w.createSecrets()
+	w.createClass("c")
+	w.createMachine("m", "c")
+	w.awaitClass("c", "to be protected", isProtected)
+	w.awaitSecret("creds", "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })
+	// Delete in the worst order, as a namespace controller may.
 	for _, o := range []client.Object{&corev1.Secret{}, &v1beta1.MachineClass{}, &v1beta1.Machine{}} {
 		if err := w.DeleteAllOf(t.Context(), o, client.InNamespace(w.ns)); err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
@@ -329,29 +329,29 @@ func TestANamespaceWithEverythingInItCanBeEmptied(t *testing.T) {
 	w.awaitClass("c", "to be gone", isGone)
 }
 
-// A class may name any Secret of its namespace, which may be another's: nothing is read from it and no finalizer is
-// put on it until it is labelled for the use.
+// A class may name any Secret of its namespace, even one that belongs to another application. Such a Secret is not read
+// and gets no finalizer until it is labelled for the use.
 //
 // Rules: secret-needs-use-label, no-finalizer-without-label.
-func TestASecretIsUsedAndProtectedOnlyWithTheLabelForItsUse(t *testing.T) {
+func TestSecretIsUsedAndProtectedOnlyWithTheLabelForItsUse(t *testing.T) {
 	w := newWorld(t)
-	w.makeSecrets()
+	w.createSecrets()
 	for _, name := range []string{"creds", "boot"} {
 		w.patchSecret(name, `{"metadata":{"labels":null}}`)
 	}
-	w.makeClass("c")
+	w.createClass("c")
 	class := w.awaitReady("c", v1beta1.ReasonSecretNotLabelled)
 	if m := class.Status.Conditions[0].Message; !strings.Contains(m, "kubectl label secret creds --namespace="+
 		class.Namespace+" machinist.dev/secret-use=credentials") {
-		t.Errorf("message %q does not say how to mend it", m)
+		t.Errorf("message %q does not contain the command that fixes the label", m)
 	}
 	w.patchSecret("creds", `{"metadata":{"labels":{"machinist.dev/secret-use":"credentials"}}}`)
-	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
+	w.awaitSecret("creds", "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	w.awaitClass("c", "to name the user data", func(c *v1beta1.MachineClass) bool {
 		return strings.Contains(c.Status.Conditions[0].Message, "kubectl label secret boot ")
 	})
-	w.awaitSecret("boot", "to be left alone", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
+	w.awaitSecret("boot", "to be unprotected", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
 	w.patchSecret("boot", `{"metadata":{"labels":{"machinist.dev/secret-use":"user-data"}}}`)
 	w.awaitReady("c", v1beta1.ReasonValid)
-	w.awaitSecret("boot", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
+	w.awaitSecret("boot", "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 }

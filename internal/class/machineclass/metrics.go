@@ -13,13 +13,13 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics of the classes of one provider. A nil *Metrics counts nothing.
+// Metrics are the metrics of the classes of one provider. A nil *Metrics has none.
 type Metrics struct{ classes *objectmetrics.Collector }
 
-// NewMetrics registers the metrics, which are read in the cache whenever they are asked for.
+// NewMetrics registers the metrics. They are computed from the cache whenever they are collected.
 func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader) (*Metrics, error) {
 	ready := prometheus.NewDesc("machinist_class_ready",
-		"1 while the condition Ready of a MachineClass (namespace/name) is True, else 0: without it no machine is made from the class.",
+		"1 while the condition Ready of a MachineClass (namespace/name) is True, else 0. While it is 0, no instance is created from the class.",
 		[]string{"class"}, nil)
 	m := &Metrics{classes: objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		list := &v1beta1.MachineClassList{}
@@ -46,7 +46,7 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	return m, nil
 }
 
-// lead reports that this process works on classes.
+// lead reports that this process reconciles classes.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.classes.Lead()

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestClassesOfTheProviderAreExportedWithWhetherTheyAreReady(t *testing.T) {
+func TestReadyMetricOfTheProvidersClasses(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -45,10 +45,10 @@ func TestClassesOfTheProviderAreExportedWithWhetherTheyAreReady(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want("") // Another process may be the one that leads.
+	want("") // Only the leader exports the metric.
 	metrics.lead()
 	want(`
-# HELP machinist_class_ready 1 while the condition Ready of a MachineClass (namespace/name) is True, else 0: without it no machine is made from the class.
+# HELP machinist_class_ready 1 while the condition Ready of a MachineClass (namespace/name) is True, else 0. While it is 0, no instance is created from the class.
 # TYPE machinist_class_ready gauge
 machinist_class_ready{class="ns/bad"} 0
 machinist_class_ready{class="ns/good"} 1

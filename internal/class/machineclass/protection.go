@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// hold puts the finalizer on a class that a Machine uses. There it stays until the class is deleted: taken off
-// earlier, it might be gone just when a Machine that came meanwhile relies on it.
+// hold adds the finalizer to a class that a Machine uses. It stays until the class is deleted. If it were removed
+// earlier, it could disappear at the moment when a new Machine relies on it.
 func (r *Reconciler) hold(ctx context.Context, class *v1beta1.MachineClass) error {
 	if controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return nil
@@ -24,14 +24,14 @@ func (r *Reconciler) hold(ctx context.Context, class *v1beta1.MachineClass) erro
 	return r.patchFinalizer(ctx, class, controllerutil.AddFinalizer)
 }
 
-// users counts the Machines that use the class, by the cache.
+// users returns how many Machines use the class, according to the cache.
 func (r *Reconciler) users(ctx context.Context, class *v1beta1.MachineClass,
 	options ...client.ListOption) (int, error) {
 	machines, err := r.machines(ctx, class, options...)
 	return len(machines), err
 }
 
-// machines lists the Machines that use the class, by the cache. They must not be changed.
+// machines lists the Machines that use the class, from the cache. The caller must not modify them.
 func (r *Reconciler) machines(ctx context.Context, class *v1beta1.MachineClass,
 	options ...client.ListOption) ([]v1beta1.Machine, error) {
 	machines := &v1beta1.MachineList{}
@@ -43,7 +43,8 @@ func (r *Reconciler) machines(ctx context.Context, class *v1beta1.MachineClass,
 	return machines.Items, nil
 }
 
-// patchFinalizer changes the finalizers, and fails with a conflict if anybody changed the class meanwhile.
+// patchFinalizer changes the finalizers. It fails with a conflict if another client has changed the class in the
+// meantime.
 func (r *Reconciler) patchFinalizer(ctx context.Context, class *v1beta1.MachineClass,
 	change func(client.Object, string) bool) error {
 	before := class.DeepCopy()
@@ -52,6 +53,6 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, class *v1beta1.MachineC
 		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch the finalizers of MachineClass %s: %w", client.ObjectKeyFromObject(before), err)
 	}
-	r.echo.Record(class)
+	r.writes.Record(class)
 	return nil
 }

@@ -18,11 +18,11 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// secretKeeper keeps the finalizer on the Secrets that classes, and Machines of the inline form, refer to. It is
-// keyed by Secret, so that one that nobody refers to any longer is found as well as one that is new.
+// secretKeeper keeps the finalizer on the Secrets to which classes, and Machines with inline specifications, refer. It
+// reconciles Secrets, so that it finds both new Secrets and Secrets without a remaining reference.
 type secretKeeper struct{ Options }
 
-// Reconcile makes one pass over a Secret, of which it reads the metadata only.
+// Reconcile makes one pass over a Secret. It reads only the metadata.
 func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -39,9 +39,9 @@ func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (re
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// keep adds the finalizer for the classes and Machines of this provider, if the Secret is labelled for use by them,
-// and removes it when none of any provider is left: where several providers share a Secret, the last one to go opens
-// the door.
+// keep adds the finalizer if a class or Machine of this provider refers to the Secret and the Secret is labelled for
+// use. It removes the finalizer if no class or Machine of any provider refers to the Secret. If several providers share
+// a Secret, the last one removes the finalizer.
 func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMetadata) error {
 	users, err := usersOf(ctx, k.Client, secret, k.Driver.Name())
 	if err != nil {
@@ -49,10 +49,10 @@ func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMet
 	}
 	before := secret.DeepCopy()
 	switch stored := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); {
-	case users.ours && !stored && resolve.Usable(secret) && secret.DeletionTimestamp.IsZero():
+	case users.own && !stored && resolve.Usable(secret) && secret.DeletionTimestamp.IsZero():
 		controllerutil.AddFinalizer(secret, v1beta1.InUseFinalizer)
 	case !users.any && stored:
-		if referred, err := k.referredNow(ctx, secret); referred || err != nil {
+		if referred, err := k.liveReference(ctx, secret); referred || err != nil {
 			return err
 		}
 		controllerutil.RemoveFinalizer(secret, v1beta1.InUseFinalizer)
@@ -66,8 +66,8 @@ func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMet
 	return nil
 }
 
-// referredNow asks the API server itself whether a class or a Machine refers to the Secret.
-func (k *secretKeeper) referredNow(ctx context.Context, secret client.Object) (bool, error) {
+// liveReference reports whether a class or a Machine refers to the Secret, without using the cache.
+func (k *secretKeeper) liveReference(ctx context.Context, secret client.Object) (bool, error) {
 	classes := &v1beta1.MachineClassList{}
 	if err := k.Live.List(ctx, classes, client.InNamespace(secret.GetNamespace())); err != nil {
 		return false, fmt.Errorf("list the MachineClasses in namespace %s: %w", secret.GetNamespace(), err)
@@ -94,17 +94,17 @@ func (k *secretKeeper) referredNow(ctx context.Context, secret client.Object) (b
 	}
 }
 
-// users says whether a class or a Machine refers to a Secret, and whether one of this provider does.
-type users struct{ any, ours bool }
+// users reports whether a class or a Machine refers to a Secret, and whether one of this provider does.
+type users struct{ any, own bool }
 
-// usersOf finds them in a cache.
+// usersOf returns the users of a Secret, from a cache.
 func usersOf(ctx context.Context, cache client.Reader, secret client.Object, provider string) (u users, err error) {
 	classes, err := resolve.ClassesOfSecret(ctx, cache, secret)
 	if err != nil {
 		return u, err
 	}
 	for i := range classes {
-		u.any, u.ours = true, u.ours || classes[i].Spec.Provider == provider
+		u.any, u.own = true, u.own || classes[i].Spec.Provider == provider
 	}
 	machines := &v1beta1.MachineList{}
 	err = cache.List(ctx, machines, client.InNamespace(secret.GetNamespace()),
@@ -114,14 +114,14 @@ func usersOf(ctx context.Context, cache client.Reader, secret client.Object, pro
 	}
 	for i := range machines.Items {
 		if m := &machines.Items[i]; slices.Contains(inlineSecrets(m), secret.GetName()) {
-			u.any, u.ours = true, u.ours || m.Spec.Provider == provider
+			u.any, u.own = true, u.own || m.Spec.Provider == provider
 		}
 	}
 	return u, nil
 }
 
-// inlineSecrets returns the names of the Secrets that a Machine of the inline form refers to. What a class says is
-// held for the class.
+// inlineSecrets returns the names of the Secrets to which a Machine with an inline specification refers. The Secrets of
+// a class are protected because of the class.
 func inlineSecrets(o client.Object) (names []string) {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok {

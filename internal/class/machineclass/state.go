@@ -7,22 +7,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// state is all that a Reconciler keeps between passes. Losing it at a restart costs one question to the provider for
-// each class.
+// state is everything that a Reconciler remembers between passes. Losing it at a restart costs one call to the provider
+// per class.
 type state struct {
 	mu      sync.Mutex
 	classes map[types.NamespacedName]classState
 }
 
-// classState is what is kept about one class.
+// classState is what is remembered about one class.
 type classState struct {
-	// fingerprint is that of the question to which decision is the answer.
+	// fingerprint identifies the inputs from which validation was computed.
 	fingerprint string
 	validation  validation
-	// failures counts the answers in a row that may pass, and retryAt is when to ask again; zero is never.
+	// failures is the number of consecutive temporary failures. retryAt is when to try again; zero means never.
 	failures int
 	retryAt  time.Time
-	// reportedAt is when the number of Machines that hold up the class's deletion was last written.
+	// reportedAt is when the number of Machines that hold the class was last written.
 	reportedAt time.Time
 }
 

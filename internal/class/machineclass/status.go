@@ -14,17 +14,17 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// transition is what a decision means to somebody who knew the one before.
+// transition is how a validation differs from the previous one.
 type transition int
 
 const (
-	// same is no change; so is that a new class is valid.
+	// same means no change, or that a new class is valid.
 	same transition = iota
 	better
 	worse
 )
 
-// statusOf returns the status that follows from a decision. It is equal to the old one where nothing is new.
+// statusOf returns the status that follows from a validation. It is equal to the old status if nothing has changed.
 func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1.MachineClassStatus, transition) {
 	status := *class.Status.DeepCopy()
 	status.Conditions = conditionlimit.Class.Apply(status.Conditions)
@@ -45,7 +45,7 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 			change = better
 		}
 	case v.code != "" && strings.HasPrefix(old.Message, string(v.code)+":"):
-		// The same failure again: what differs in its text, such as the number of a request, is not worth a write.
+		// The same failure again: a difference in its text, such as the ID of a request, is not worth a write.
 		ready.Message = old.Message
 	}
 	meta.SetStatusCondition(&status.Conditions, ready)
@@ -53,7 +53,7 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 		status.UserDataHash = v.userData.hash
 		v.userData.report(class, &status.Conditions, now)
 	}
-	reason, message := blocked(v.joins)
+	reason, message := joinBlocked(v.joins)
 	warn(class, &status.Conditions, now, v1beta1.ConditionJoinBlocked, reason, message)
 	if v.account != nil {
 		status.Account = v.account.name
@@ -72,19 +72,19 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 			Zone:            v.capacity.Zone,
 		}
 	case v.reason == v1beta1.ReasonInvalidProviderSpec:
-		// There will be no such Node. Every other failure may pass, and what was found out before still holds then.
+		// A Node of this class cannot exist. Every other failure may be temporary, so earlier results remain valid.
 		status.Capacity, status.NodeInfo = nil, nil
 	}
 	return status, change
 }
 
 // statusInDeletion returns the status of a class that is being deleted, and whether its reason is new. Such a class is
-// not Ready, whether it still serves or not.
+// not Ready, even if it still serves.
 func statusInDeletion(class *v1beta1.MachineClass, d deletion, now time.Time) (status v1beta1.MachineClassStatus,
-	begins bool) {
+	isNew bool) {
 	status = *class.Status.DeepCopy()
 	old := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionDeleting)
-	begins = old == nil || old.Status != metav1.ConditionTrue || old.Reason != d.reason
+	isNew = old == nil || old.Status != metav1.ConditionTrue || old.Reason != d.reason
 	for _, c := range []metav1.Condition{
 		{Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: d.reason},
 		{Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonClassDeleting},
@@ -93,11 +93,12 @@ func statusInDeletion(class *v1beta1.MachineClass, d deletion, now time.Time) (s
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	status.ObservedGeneration = class.Generation
-	return status, begins
+	return status, isNew
 }
 
-// blocked says what keeps machines from joining; empty if nothing does. The reason is that of the first.
-func blocked(findings []preflight.Finding) (reason, message string) {
+// joinBlocked returns the reason and the message for what prevents machines from joining. Both are empty if there is no
+// finding. The reason is that of the first finding.
+func joinBlocked(findings []preflight.Finding) (reason, message string) {
 	var messages []string
 	for _, f := range findings {
 		reason, messages = cmp.Or(reason, f.Reason), append(messages, f.Text())
@@ -105,7 +106,7 @@ func blocked(findings []preflight.Finding) (reason, message string) {
 	return reason, strings.Join(messages, " ")
 }
 
-// warn sets a condition that a class has only while there is something to say.
+// warn sets a condition that a class has only while there is a message for it.
 func warn(class *v1beta1.MachineClass, conditions *[]metav1.Condition, now time.Time, kind, reason, message string) {
 	if message != "" {
 		meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason,

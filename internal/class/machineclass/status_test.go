@@ -30,8 +30,8 @@ func failing(reason string, code provider.Code, message string) validation {
 	return refused(reason, &provider.Error{Code: code, Message: message})
 }
 
-// judged returns a class that was judged before.
-func judged(validations ...validation) *v1beta1.MachineClass {
+// classWith returns a class whose status follows from the validations, in this order.
+func classWith(validations ...validation) *v1beta1.MachineClass {
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 	for _, v := range validations {
 		class.Status, _ = statusOf(class, v, noon)
@@ -39,7 +39,7 @@ func judged(validations ...validation) *v1beta1.MachineClass {
 	return class
 }
 
-func TestStatusFollowsTheValidationResult(t *testing.T) {
+func TestStatusOfAValidation(t *testing.T) {
 	unavailable := failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "request 1")
 	for name, test := range map[string]struct {
 		before     *v1beta1.MachineClass
@@ -49,22 +49,22 @@ func TestStatusFollowsTheValidationResult(t *testing.T) {
 		message    string
 		capacity   bool
 	}{
-		"new and valid": {judged(), valid(large()), same, metav1.ConditionTrue, "", true},
-		"new and refused": {judged(), failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, "no"),
+		"new and valid": {classWith(), valid(large()), same, metav1.ConditionTrue, "", true},
+		"new and refused": {classWith(), failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, "no"),
 			worse, metav1.ConditionFalse, "no", false},
-		"valid again": {judged(valid(large())), valid(large()), same, metav1.ConditionTrue, "", true},
-		"outage":      {judged(valid(large())), unavailable, worse, metav1.ConditionFalse, "request 1", true},
-		"outage goes on": {judged(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable,
+		"valid again":   {classWith(valid(large())), valid(large()), same, metav1.ConditionTrue, "", true},
+		"outage begins": {classWith(valid(large())), unavailable, worse, metav1.ConditionFalse, "request 1", true},
+		"outage continues": {classWith(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable,
 			"request 2"), same, metav1.ConditionFalse, "request 1", false},
-		"outage becomes another": {judged(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Throttled,
+		"outage has another code": {classWith(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Throttled,
 			"request 3"), same, metav1.ConditionFalse, "request 3", false},
-		"outage ends": {judged(valid(large()), unavailable), valid(large()), better,
+		"outage ends": {classWith(valid(large()), unavailable), valid(large()), better,
 			metav1.ConditionTrue, "", true},
-		"Secret goes": {judged(valid(large())), validation{reason: v1beta1.ReasonCredentialsNotFound,
+		"Secret is deleted": {classWith(valid(large())), validation{reason: v1beta1.ReasonCredentialsNotFound,
 			message: "gone"}, worse, metav1.ConditionFalse, "gone", true},
-		"one Secret then another": {judged(validation{reason: v1beta1.ReasonCredentialsNotFound}),
+		"another Secret is missing": {classWith(validation{reason: v1beta1.ReasonCredentialsNotFound}),
 			validation{reason: v1beta1.ReasonUserDataNotFound}, worse, metav1.ConditionFalse, "", false},
-		"refused after all": {judged(valid(large())), failing(v1beta1.ReasonInvalidProviderSpec,
+		"valid and later refused": {classWith(valid(large())), failing(v1beta1.ReasonInvalidProviderSpec,
 			provider.FailedPrecondition, "no"), worse, metav1.ConditionFalse, "no", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,10 +84,10 @@ func TestStatusFollowsTheValidationResult(t *testing.T) {
 	}
 }
 
-func TestTheSameValidationResultIsNoWrite(t *testing.T) {
+func TestSameValidationDoesNotChangeTheStatus(t *testing.T) {
 	for _, v := range []validation{valid(large()), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "x"),
 		{reason: v1beta1.ReasonUserDataNotFound, message: "y"}} {
-		class := judged(v)
+		class := classWith(v)
 		if after, transition := statusOf(class, v, noon.Add(time.Hour)); transition != same ||
 			!equality.Semantic.DeepEqual(class.Status, after) {
 			t.Errorf("%s: %+v became %+v", v.reason, class.Status, after)
@@ -96,7 +96,7 @@ func TestTheSameValidationResultIsNoWrite(t *testing.T) {
 }
 
 // Rule: class-validated-on-change.
-func TestRetryPolicyOfEveryCode(t *testing.T) {
+func TestReasonAndRetryOfEveryCode(t *testing.T) {
 	for _, test := range []struct {
 		code        provider.Code
 		credentials bool
@@ -134,7 +134,7 @@ func TestRetryPolicyOfEveryCode(t *testing.T) {
 	}
 }
 
-func TestBackoffGrowsIsCappedAndNeverShorterThanAskedFor(t *testing.T) {
+func TestBackoffGrowsToALimitAndRespectsRetryAfter(t *testing.T) {
 	for _, test := range []struct {
 		code        provider.Code
 		failures    int
@@ -153,12 +153,12 @@ func TestBackoffGrowsIsCappedAndNeverShorterThanAskedFor(t *testing.T) {
 		}
 	}
 	if backoff(provider.Unavailable, 5, 0, "a") == backoff(provider.Unavailable, 5, 0, "b") {
-		t.Error("two classes that failed together ask together again")
+		t.Error("two classes that failed at the same time are retried at the same time")
 	}
 }
 
 func TestMessagesAreBounded(t *testing.T) {
-	class := judged(failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, strings.Repeat("ü", 100_000)+
+	class := classWith(failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, strings.Repeat("ü", 100_000)+
 		"\xff"))
 	if m := class.Status.Conditions[0].Message; len(m) > 1100 || !strings.HasSuffix(m, "…") ||
 		strings.ToValidUTF8(m, "") != m {

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// withUserData returns a bench whose class has this user data.
+// withUserData returns a bench whose class has the given user data.
 func withUserData(t *testing.T, template string, machines ...*v1beta1.Machine) *bench {
 	t.Helper()
 	class := testClass()
@@ -37,7 +37,7 @@ func (b *bench) setUserData(template string) {
 }
 
 // Rule: unknown-placeholder-is-a-warning.
-func TestAMisspeltPlaceholderIsAWarningOfTheClass(t *testing.T) {
+func TestMisspeltPlaceholderIsAWarningOfTheClass(t *testing.T) {
 	b := withUserData(t, "cat <<EOF>>/etc/hosts <<MACHINE_NAM>> <<NODE_POOL>>")
 	b.reconcile()
 	b.reconcile()
@@ -53,12 +53,12 @@ func TestAMisspeltPlaceholderIsAWarningOfTheClass(t *testing.T) {
 	b.setUserData("cat <<EOF>>/etc/hosts <<MACHINE_NAME>>")
 	b.reconcile()
 	if meta.FindStatusCondition(b.class().Status.Conditions, v1beta1.ConditionUserDataWarning) != nil {
-		t.Error("the warning stayed after the correction")
+		t.Error("the warning is still set after the correction")
 	}
 }
 
-// A message may be as long as what it complains of, and must not make the status unwritable.
-func TestAnAbsurdTemplateMakesAShortWarning(t *testing.T) {
+// The warning repeats text of the user data, and must not become too long for a status.
+func TestManyMisspeltPlaceholdersResultInAShortWarning(t *testing.T) {
 	var template strings.Builder
 	for i := range 5000 {
 		template.WriteString("<<LONG_NAME_" + strings.Repeat("A", i%30) + "_" + string(rune('A'+i%26)) + ">>")
@@ -72,7 +72,7 @@ func TestAnAbsurdTemplateMakesAShortWarning(t *testing.T) {
 }
 
 // Rule: unreadable-user-data-is-refused.
-func TestUserDataThatCannotBeReadMakesTheClassNotReady(t *testing.T) {
+func TestUnreadableUserDataMakesTheClassNotReady(t *testing.T) {
 	b := withUserData(t, "\xff\xfe<\x00<\x00")
 	b.reconcile()
 	ready := meta.FindStatusCondition(b.class().Status.Conditions, v1beta1.ConditionReady)
@@ -83,12 +83,12 @@ func TestUserDataThatCannotBeReadMakesTheClassNotReady(t *testing.T) {
 	b.setUserData("#cloud-config")
 	b.reconcile()
 	if !meta.IsStatusConditionTrue(b.class().Status.Conditions, v1beta1.ConditionReady) {
-		t.Error("not Ready after the correction")
+		t.Error("the class is not Ready after the correction")
 	}
 }
 
 // Rule: values-of-the-class.
-func TestAPlaceholderWithoutAValueMakesTheClassNotReady(t *testing.T) {
+func TestPlaceholderWithoutAValueMakesTheClassNotReady(t *testing.T) {
 	b := withUserData(t, "<<VALUES.proxy>>")
 	b.reconcile()
 	if ready := b.condition(v1beta1.ConditionReady); ready == nil || ready.Reason != v1beta1.ReasonInvalidUserData ||
@@ -97,7 +97,7 @@ func TestAPlaceholderWithoutAValueMakesTheClassNotReady(t *testing.T) {
 	}
 }
 
-// ofDeployment is a Machine of deployment web whose instance was created from a template.
+// ofDeployment returns a Machine of the deployment web whose instance was created from a template.
 func ofDeployment(name, template string) *v1beta1.Machine {
 	m := withInstance(name)
 	m.Labels = map[string]string{v1beta1.LabelMachineDeployment: "web"}
@@ -111,11 +111,11 @@ func (b *bench) condition(kind string) *metav1.Condition {
 }
 
 // Rule: changed-user-data-is-told.
-func TestMachinesOfOtherUserDataAreCounted(t *testing.T) {
+func TestMachinesWithOtherUserDataAreCounted(t *testing.T) {
 	b := withUserData(t, "first", ofDeployment("web-1", "first"), ofDeployment("web-2", "first"), withInstance("unknown"))
 	b.reconcile()
 	if c := b.condition(v1beta1.ConditionUserDataChanged); c != nil {
-		t.Errorf("nothing has changed: %+v", c)
+		t.Errorf("the condition is set although nothing has changed: %+v", c)
 	}
 	b.setUserData("second")
 	b.reconcile()
@@ -137,20 +137,20 @@ func TestMachinesOfOtherUserDataAreCounted(t *testing.T) {
 	b.deleteMachine("web-2")
 	b.reconcile()
 	if c := b.condition(v1beta1.ConditionUserDataChanged); c != nil {
-		t.Errorf("no machine differs any more: %+v", c)
+		t.Errorf("the condition is set although no machine differs any more: %+v", c)
 	}
 }
 
-// The hash is public, and must not let anybody confirm what a template has in it.
+// The hash is public. It must not be long enough to confirm a guess about the template.
 //
 // Rule: changed-user-data-is-told.
-func TestTheHashOfUserDataIsShort(t *testing.T) {
+func TestHashOfUserDataIsShort(t *testing.T) {
 	hash := resolve.UserDataHash("ns", []byte("password: hunter2"))
 	if len(hash) != 8 || hash == resolve.UserDataHash("other", []byte("password: hunter2")) {
 		t.Errorf("hash %q", hash)
 	}
 	if resolve.UserDataHash("ns", nil) != "" {
-		t.Error("a hash of nothing")
+		t.Error("the hash of empty user data is not empty")
 	}
 }
 
@@ -166,25 +166,25 @@ func TestMachinesInAnotherAccountAreCounted(t *testing.T) {
 	b.Driver.(*scripted).account = func() string { return account }
 	b.reconcile()
 	if c := b.condition(v1beta1.ConditionAccountChanged); c != nil || b.class().Status.Account != "one" {
-		t.Errorf("nothing has changed: %+v", c)
+		t.Errorf("the condition is set although nothing has changed: %+v", c)
 	}
 	account = "two"
 	b.reconcile()
 	b.reconcile()
 	c := b.condition(v1beta1.ConditionAccountChanged)
 	if c == nil || c.Reason != v1beta1.ReasonMachinesDiffer || b.eventCount() != 1 ||
-		!strings.HasPrefix(c.Message, `2 of 2 machines were made in another account than "two", which the credentials in Secret`) {
+		!strings.HasPrefix(c.Message, `2 of 2 machines were created in another account than "two", which the credentials in Secret`) {
 		t.Errorf("%d events, the condition is %+v", b.eventCount(), c)
 	}
 	account = "one"
 	b.reconcile()
 	if c := b.condition(v1beta1.ConditionAccountChanged); c != nil {
-		t.Errorf("the former credentials are back: %+v", c)
+		t.Errorf("the condition is set although the former credentials are back: %+v", c)
 	}
 }
 
 // Rule: broken-promise-of-user-data-is-told.
-func TestTheFirstNodeThatDeviatesIsAWarningOfTheClass(t *testing.T) {
+func TestFirstDeviatingNodeIsAWarningOfTheClass(t *testing.T) {
 	deviating := func(name string, deviations ...v1beta1.NodeDeviation) *v1beta1.Machine {
 		m := withInstance(name)
 		m.Status.NodeTemplate = &v1beta1.AppliedNodeTemplate{Deviations: deviations}
@@ -217,14 +217,14 @@ func TestTheFirstNodeThatDeviatesIsAWarningOfTheClass(t *testing.T) {
 	}
 }
 
-// A machine is news for its class when it tells of its user data, not with each of its writes.
+// Only changes of what the class counts trigger the class, not each write of a machine.
 //
 // Rules: changed-user-data-is-told, broken-promise-of-user-data-is-told.
-func TestWhatOfAMachineWakesItsClass(t *testing.T) {
+func TestChangesOfAMachineThatTriggerItsClass(t *testing.T) {
 	before := ofDeployment("m", "first")
 	for name, test := range map[string]struct {
-		change func(*v1beta1.Machine)
-		wakes  bool
+		change   func(*v1beta1.Machine)
+		triggers bool
 	}{
 		"a heartbeat":     {func(m *v1beta1.Machine) { m.Status.Version = "v1" }, false},
 		"other user data": {func(m *v1beta1.Machine) { m.Status.Instance.UserDataHash = "x" }, true},
@@ -237,8 +237,8 @@ func TestWhatOfAMachineWakesItsClass(t *testing.T) {
 		test.change(after)
 		class := testClass()
 		class.Status.UserDataHash = before.Status.Instance.UserDataHash
-		if got := countedOf(before) != countedOf(after) && changesCount(class, after); got != test.wakes {
-			t.Errorf("%s: wakes %t, want %t", name, got, test.wakes)
+		if got := countedOf(before) != countedOf(after) && changesCount(class, after); got != test.triggers {
+			t.Errorf("%s: triggers %t, want %t", name, got, test.triggers)
 		}
 	}
 }

@@ -21,28 +21,28 @@ import (
 
 // validation is what is known about a class.
 type validation struct {
-	// reason and message are those of the condition Ready; it is True for the reason Valid only.
+	// reason and message are for the condition Ready, which is True only for the reason Valid.
 	reason  string
 	message string
-	// code is that of the driver's error.
+	// code is the code of the driver's error.
 	code provider.Code
-	// capacity is what the provider resolved; nil where it was not asked or did not answer.
+	// capacity is the answer of the provider. It is nil if the provider was not called or returned an error.
 	capacity *provider.Capacity
-	// userData is what is known of the user data; nil where it could not be read.
+	// userData is what is known about the user data. It is nil if the user data could not be read.
 	userData *userData
-	// account is what is known of the account of the credentials; nil where they could not be read.
+	// account is what is known about the account of the credentials. It is nil if they could not be read.
 	account *account
-	// joins is what keeps machines from joining.
+	// joins is what prevents machines from joining.
 	joins []preflight.Finding
 }
 
 func valid(c provider.Capacity) validation {
-	return validation{reason: v1beta1.ReasonValid, message: "The provider can make instances of this class.", capacity: &c}
+	return validation{reason: v1beta1.ReasonValid, message: "The provider can create instances of this class.", capacity: &c}
 }
 
-// judge finds the decision on a class. It asks the cloud only if that could tell something new, and returns when it
-// may be asked again, zero for not before something changed.
-func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (validation, time.Duration, error) {
+// validate returns the validation of a class. It calls the cloud only if the answer may have changed. It also returns
+// the time until the next call, or zero if only a change of the class or a Secret can lead to another result.
+func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) (validation, time.Duration, error) {
 	inputs := resolve.OfClass(class)
 	if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
 		return refused(v1beta1.ReasonInvalidProviderSpec, err), 0, ctx.Err()
@@ -52,7 +52,7 @@ func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (va
 		return missing(err)
 	}
 	if inputs.Credentials = credentials; !credentials.Empty() {
-		// The specification was accepted alone, so what is refused now is the credentials.
+		// The specification alone was accepted, so the driver refuses the credentials.
 		if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
 			return refused(v1beta1.ReasonCredentialsNotFound, err), 0, ctx.Err()
 		}
@@ -67,14 +67,14 @@ func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (va
 	if err := bootstrap.Readable(template); err != nil {
 		return validation{reason: v1beta1.ReasonInvalidUserData, message: err.Error()}, 0, nil
 	}
-	v, enqueue, err := r.ask(ctx, class, inputs)
+	v, enqueue, err := r.capacity(ctx, class, inputs)
 	v.userData = userDataOf(class.Namespace, template)
 	v.account = &account{name: provider.AccountOf(r.Driver, inputs.Class())}
 	return v, enqueue, err
 }
 
-// ask asks the provider what a Node of the class will offer, unless it was asked the same before.
-func (r *Reconciler) ask(ctx context.Context, class *v1beta1.MachineClass, inputs resolve.Resolved) (validation,
+// capacity calls the provider's Capacity, unless the state contains the answer for the same inputs.
+func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.MachineClass, inputs resolve.Resolved) (validation,
 	time.Duration, error) {
 	key, fingerprint, now := client.ObjectKeyFromObject(class), fingerprintOf(class.UID, inputs), r.Clock.Now()
 	known := r.state.of(key)
@@ -90,7 +90,7 @@ func (r *Reconciler) ask(ctx context.Context, class *v1beta1.MachineClass, input
 	}
 	capacity, err := r.Driver.Capacity(ctx, provider.CapacityRequest{Class: inputs.Class()})
 	if err != nil && ctx.Err() != nil {
-		return validation{}, 0, fmt.Errorf("ask the provider about MachineClass %s: %w", key, err)
+		return validation{}, 0, fmt.Errorf("get the capacity of MachineClass %s from the provider: %w", key, err)
 	}
 	var wait time.Duration
 	var retry bool
@@ -106,16 +106,15 @@ func (r *Reconciler) ask(ctx context.Context, class *v1beta1.MachineClass, input
 	return known.validation, wait, nil
 }
 
-// validationOf is the one table from what the driver answered about a class to the decision, and whether asking again
-// can change it.
+// validationOf converts the driver's answer into a validation. retry is true if another call may have another result.
 func validationOf(capacity provider.Capacity, err error, hasCredentials bool) (v validation, retry bool) {
 	code := provider.CodeOf(err)
 	switch {
 	case code == provider.OK, code == provider.Unimplemented:
-		// A driver that cannot tell leaves it to the hints in the class.
+		// If the driver does not know the capacity, the hints in the class apply.
 		return valid(capacity), false
 	case code.Terminal():
-		// The driver accepted the specification by itself, so it is the cloud that refuses it, and people may mend it there.
+		// The driver accepted the specification, so the cloud refuses it. An administrator may fix the cause in the cloud.
 		return refused(v1beta1.ReasonInvalidProviderSpec, err), true
 	case code == provider.Unauthenticated && !hasCredentials:
 		return refused(v1beta1.ReasonCredentialsNotFound, err), false
@@ -134,7 +133,7 @@ func refused(reason string, err error) validation {
 	return validation{reason: reason, message: message, code: provider.CodeOf(err)}
 }
 
-// missing turns what the resolver did not find into a decision; other errors stay errors.
+// missing converts an error of the resolver into a validation. It returns other errors unchanged.
 func missing(err error) (validation, time.Duration, error) {
 	if e, ok := errors.AsType[*resolve.Error](err); ok {
 		return validation{reason: e.Reason, message: e.Message}, 0, nil
@@ -142,8 +141,8 @@ func missing(err error) (validation, time.Duration, error) {
 	return validation{}, 0, err
 }
 
-// fingerprintOf changes whenever the provider could give another answer for a reason of ours. It stays in memory; the
-// hash keeps secrets out of it.
+// fingerprintOf returns a hash of all inputs that can change the provider's answer. It is only stored in memory. The
+// hash keeps secrets out of the state.
 func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
 	h := sha256.New()
 	part := func(data []byte) {
@@ -160,9 +159,10 @@ func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// backoff returns how long to wait after so many failures in a row (at least 1): exponential, up to a quarter longer so
-// that classes that failed together do not ask together again, and never shorter than the cloud asked for. Refused
-// credentials are waited for longer: their Secret's change ends the wait anyway.
+// backoff returns how long to wait after a number of consecutive failures (at least 1). The wait grows exponentially.
+// It is up to a quarter longer, so that classes that failed at the same time are not retried at the same time. It is
+// never shorter than the cloud requested. The wait after refused credentials is longer, because a change of their
+// Secret ends it.
 func backoff(code provider.Code, failures int, retryAfter time.Duration, seed string) time.Duration {
 	first, most := time.Second, 5*time.Minute
 	switch code {
@@ -171,7 +171,7 @@ func backoff(code provider.Code, failures int, retryAfter time.Duration, seed st
 	case provider.ResourceExhausted:
 		first, most = time.Minute, 10*time.Minute
 	case provider.InvalidArgument, provider.FailedPrecondition:
-		first, most = 10*time.Minute, 30*time.Minute // As machines of it that the cloud refuses.
+		first, most = 10*time.Minute, 30*time.Minute // The same as for machines that the cloud refuses.
 	}
 	d := min(first<<min(failures-1, 20), most)
 	h := fnv.New32a()

@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Register adds the two controllers, of classes and of their Secrets, to the manager.
+// Register adds the controllers of classes and of their Secrets to the manager.
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	for _, table := range r.Wiring(mgr.GetCache()) {
 		if err := table.Add(mgr, nil); err != nil {
@@ -32,15 +32,16 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return nil
 }
 
-// Wiring returns the tables of what triggers a class, and what the Secret of one.
+// Wiring returns what triggers the reconciliation of a class, and that of a Secret.
 //
-// The objects of an event are read from a bare cache: waiting for our own writes there would delay all events.
+// The objects of an event are read from a cache that does not wait for this process's own writes, because such waits
+// would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
-	c := concerned{cache: cache, provider: r.Driver.Name()}
+	c := mapper{cache: cache, provider: r.Driver.Name()}
 	secretChanged := predicate.ResourceVersionChangedPredicate{}
 	return []wiring.Controller{{
 		Name: "machineclass", Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineClass{}, Predicate: r.echo.Filter(classChanged())},
+		For: &wiring.Watch{Object: &v1beta1.MachineClass{}, Predicate: r.writes.Filter(classChanged())},
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.Machine{}, Keys: c.machineEvents()},
 			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.classesOfSecret), Predicate: secretChanged},
@@ -51,19 +52,20 @@ func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.MachineClass{}, Keys: secretsOfClass()},
 			{Object: &v1beta1.Machine{}, Keys: c.secretsOfMachine()},
-			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.secretOutOfOrder), Predicate: secretChanged},
+			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.wrongFinalizer), Predicate: secretChanged},
 		},
 	}}
 }
 
-// concerned finds the objects that an event concerns.
-type concerned struct {
+// mapper maps events to the objects to reconcile.
+type mapper struct {
 	cache    client.Reader
 	provider string
 }
 
-// classChanged lets through what people change, and the finalizer only when somebody took it away. A status that the
-// process before this one wrote, and that a late cache shows only now, is let through as the write of another (Echo).
+// classChanged accepts changes that users make, and the removal of the finalizer by another client. A status that the
+// previous process wrote, and that a stale cache shows only now, counts as the write of another client (see
+// wiring.OwnWrites).
 func classChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -74,50 +76,55 @@ func classChanged() predicate.Predicate {
 	}}
 }
 
-// gather is how long the deletions of Machines are gathered: a class with thousands of them is not checked for each.
+// gather is how long the deletions of Machines are collected, so that a class with thousands of Machines is not checked
+// for each.
 const gather = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// machineEvents triggers a class when its first Machine comes, and one that is being deleted when a Machine goes or
-// begins or ceases to hold it. A Machine whose Node or user data is news for the class triggers it, too. All other
-// events of Machines cost a check into the cache at most.
-func (c concerned) machineEvents() handler.EventHandler {
-	comes := func(ctx context.Context, o client.Object, q queue) {
+// machineEvents triggers a class in these cases:
+//
+//   - its first Machine is created;
+//   - the class is being deleted, and a Machine is deleted, or begins or ceases to hold the class;
+//   - the Node or the user data of a Machine changes what the class reports.
+//
+// All other events of Machines cost at most a read from the cache.
+func (c mapper) machineEvents() handler.EventHandler {
+	created := func(ctx context.Context, o client.Object, q queue) {
 		class, key := c.classOf(ctx, o)
 		if class != nil && (!controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) ||
 			!class.DeletionTimestamp.IsZero()) {
 			q.Add(reconcile.Request{NamespacedName: key})
 		}
 	}
-	goes := func(ctx context.Context, o client.Object, q queue) {
+	deleted := func(ctx context.Context, o client.Object, q queue) {
 		if class, key := c.classOf(ctx, o); class != nil && !class.DeletionTimestamp.IsZero() {
 			q.AddAfter(reconcile.Request{NamespacedName: key}, gather)
 		}
 	}
-	changes := func(ctx context.Context, o client.Object, q queue) {
+	changed := func(ctx context.Context, o client.Object, q queue) {
 		if class, key := c.classOf(ctx, o); class != nil && class.DeletionTimestamp.IsZero() && changesCount(class, o) {
 			q.AddAfter(reconcile.Request{NamespacedName: key}, observeAfter)
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { comes(ctx, e.Object, q) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { created(ctx, e.Object, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			if className(e.ObjectOld) != className(e.ObjectNew) {
-				comes(ctx, e.ObjectNew, q)
-				goes(ctx, e.ObjectOld, q)
+				created(ctx, e.ObjectNew, q)
+				deleted(ctx, e.ObjectOld, q)
 				return
 			}
 			if holderKind(e.ObjectOld) != holderKind(e.ObjectNew) {
-				goes(ctx, e.ObjectNew, q)
+				deleted(ctx, e.ObjectNew, q)
 			}
 			if countedOf(e.ObjectOld) != countedOf(e.ObjectNew) {
-				changes(ctx, e.ObjectNew, q)
+				changed(ctx, e.ObjectNew, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			goes(ctx, e.Object, q)
-			changes(ctx, e.Object, q)
+			deleted(ctx, e.Object, q)
+			changed(ctx, e.Object, q)
 		},
 	}
 }
@@ -137,8 +144,9 @@ func className(o client.Object) string {
 	return ""
 }
 
-// classOf returns the class of a Machine if it exists and is this provider's. It must not be changed.
-func (c concerned) classOf(ctx context.Context, machine client.Object) (*v1beta1.MachineClass, types.NamespacedName) {
+// classOf returns the class of a Machine, or nil if it does not exist or belongs to another provider. The caller must
+// not modify it.
+func (c mapper) classOf(ctx context.Context, machine client.Object) (*v1beta1.MachineClass, types.NamespacedName) {
 	key := types.NamespacedName{Namespace: machine.GetNamespace(), Name: className(machine)}
 	if key.Name == "" {
 		return nil, key
@@ -146,7 +154,7 @@ func (c concerned) classOf(ctx context.Context, machine client.Object) (*v1beta1
 	class := &v1beta1.MachineClass{}
 	if err := c.cache.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
 		if client.IgnoreNotFound(err) != nil {
-			logf.FromContext(ctx).Error(err, "Cannot find the class of a Machine", "machine",
+			logf.FromContext(ctx).Error(err, "Failed to read the class of a Machine", "machine",
 				client.ObjectKeyFromObject(machine))
 		}
 		return nil, key
@@ -158,7 +166,7 @@ func (c concerned) classOf(ctx context.Context, machine client.Object) (*v1beta1
 }
 
 // classesOfSecret triggers the classes that refer to a Secret.
-func (c concerned) classesOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+func (c mapper) classesOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, class := range c.referring(ctx, secret) {
 		if class.Spec.Provider == c.provider {
@@ -168,29 +176,29 @@ func (c concerned) classesOfSecret(ctx context.Context, secret client.Object) []
 	return requests
 }
 
-// secretOutOfOrder triggers a Secret whose finalizer is not as the classes and Machines in the cache would have it.
-// Most Secrets of a cluster are none of ours, and those must not cost a request.
-func (c concerned) secretOutOfOrder(ctx context.Context, secret client.Object) []reconcile.Request {
+// wrongFinalizer triggers a Secret if its finalizer does not match the classes and Machines in the cache. Most Secrets
+// of a cluster are not used by Machinist. They must not cause requests.
+func (c mapper) wrongFinalizer(ctx context.Context, secret client.Object) []reconcile.Request {
 	users, err := usersOf(ctx, c.cache, secret, c.provider)
 	if err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot find the objects that a Secret concerns")
+		logf.FromContext(ctx).Error(err, "Failed to find the users of a Secret", "secret", client.ObjectKeyFromObject(secret))
 	}
 	if stored := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); stored && users.any || !stored &&
-		(!users.ours || !resolve.Usable(secret)) {
+		(!users.own || !resolve.Usable(secret)) {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(secret)}}
 }
 
-func (c concerned) referring(ctx context.Context, secret client.Object) []v1beta1.MachineClass {
+func (c mapper) referring(ctx context.Context, secret client.Object) []v1beta1.MachineClass {
 	classes, err := resolve.ClassesOfSecret(ctx, c.cache, secret)
 	if err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot find the objects that a Secret concerns")
+		logf.FromContext(ctx).Error(err, "Failed to find the classes of a Secret", "secret", client.ObjectKeyFromObject(secret))
 	}
 	return classes
 }
 
-// secretsOfClass triggers the Secrets that a class refers to, and those that it referred to before.
+// secretsOfClass triggers the Secrets to which a class refers, and those to which it referred before.
 func secretsOfClass() handler.EventHandler {
 	enqueue := func(q queue, o client.Object, names []string) {
 		for _, name := range names {
@@ -215,17 +223,17 @@ func secretsOfClass() handler.EventHandler {
 	}
 }
 
-// secretsOfMachine triggers the Secrets that a Machine of the inline form refers to: those that are not held when it
-// comes, and those that nobody else refers to when it goes.
-func (c concerned) secretsOfMachine() handler.EventHandler {
+// secretsOfMachine triggers the Secrets of a Machine with an inline specification. It triggers them if they lack the
+// finalizer when the Machine is created, or if nothing else refers to them when the Machine is deleted.
+func (c mapper) secretsOfMachine() handler.EventHandler {
 	enqueue := func(ctx context.Context, q queue, o client.Object, names []string, after time.Duration) {
 		for _, name := range names {
 			secret := wiring.Secrets()
 			key := types.NamespacedName{Namespace: o.GetNamespace(), Name: name}
 			if err := c.cache.Get(ctx, key, secret); err != nil {
-				continue // It is checked when it comes.
+				continue // The Secret is checked when it is created.
 			}
-			if len(c.secretOutOfOrder(ctx, secret)) > 0 {
+			if len(c.wrongFinalizer(ctx, secret)) > 0 {
 				q.AddAfter(reconcile.Request{NamespacedName: key}, after)
 			}
 		}

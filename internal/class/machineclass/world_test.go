@@ -24,7 +24,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// world is the controllers of one provider, whose name is the test's namespace, on the in-memory API server.
+// world runs the controllers of one provider on the in-memory API server. The provider has the name of the test's
+// namespace.
 type world struct {
 	*testing.T
 	client.WithWatch
@@ -55,28 +56,28 @@ func (w *world) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: w.ns, Name: name}
 }
 
-func (w *world) make(o client.Object) {
+func (w *world) create(o client.Object) {
 	w.Helper()
 	if err := w.Create(w.Context(), o); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) makeSecret(name, key, value string) {
+func (w *world) createSecret(name, key, value string) {
 	w.Helper()
 	secret := &corev1.Secret{ObjectMeta: w.meta(name), StringData: map[string]string{key: value}}
 	secret.Labels = map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseBoth}
-	w.make(secret)
+	w.create(secret)
 }
 
-// makeSecrets makes those that makeClass refers to.
-func (w *world) makeSecrets() {
+// createSecrets creates the Secrets to which the classes of createClass refer.
+func (w *world) createSecrets() {
 	w.Helper()
-	w.makeSecret("creds", "token", "t")
-	w.makeSecret("boot", "userData", "#cloud-config")
+	w.createSecret("creds", "token", "t")
+	w.createSecret("boot", "userData", "#cloud-config")
 }
 
-func (w *world) makeClass(name string, changes ...func(*v1beta1.MachineClass)) {
+func (w *world) createClass(name string, changes ...func(*v1beta1.MachineClass)) {
 	w.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: w.meta(name), Spec: v1beta1.MachineClassSpec{
 		Provider: w.ns, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)},
@@ -85,12 +86,13 @@ func (w *world) makeClass(name string, changes ...func(*v1beta1.MachineClass)) {
 	for _, change := range changes {
 		change(class)
 	}
-	w.make(class)
+	w.create(class)
 }
 
-func (w *world) makeMachine(name, class string) {
+func (w *world) createMachine(name, class string) {
 	w.Helper()
-	w.make(&v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class}}})
+	w.create(&v1beta1.Machine{ObjectMeta: w.meta(name),
+		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class}}})
 }
 
 func (w *world) remove(o client.Object, name string) {
@@ -170,7 +172,7 @@ func (w *world) secretProtected(name string) bool {
 	return protected(secret)
 }
 
-// eventsOf waits until there is an event of the reason and returns how many there are, repetitions counted.
+// eventsOf waits until there is an event with the reason, and returns how many there are. Repeated events count.
 func (w *world) eventsOf(reason string) (count int) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &eventsv1.EventList{}, "an event "+reason, func(l *eventsv1.EventList) (bool, string) {

@@ -22,19 +22,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Cluster makes the checks that a person's rights allow. They only read.
+// Cluster makes the checks that an administrator's permissions allow. The checks only read.
 type Cluster struct {
 	client.Reader
 	Discovery discovery.DiscoveryInterface
 	Now       func() time.Time
 }
 
-// Control checks the cluster of the Machines.
+// Control checks the control cluster.
 func (c Cluster) Control(ctx context.Context) ([]Finding, error) {
 	return c.all(ctx, c.version, c.collisions, c.webhooks)
 }
 
-// Target checks the cluster in which machines become Nodes, beside Join.
+// Target checks the target cluster. Use it together with Join.
 func (c Cluster) Target(ctx context.Context) ([]Finding, error) {
 	return c.all(ctx, c.controlPlane, c.signed, c.clusterInfo, c.network, c.webhooks)
 }
@@ -52,16 +52,17 @@ func (c Cluster) all(ctx context.Context,
 func (c Cluster) version(context.Context) ([]Finding, error) {
 	info, err := c.Discovery.ServerVersion()
 	if err != nil {
-		return nil, fmt.Errorf("read the version: %w", err)
+		return nil, fmt.Errorf("read the version of the API server: %w", err)
 	}
 	return supported(info.GitVersion), nil
 }
 
-// collisions looks for other systems that serve kinds of the same names: kubectl takes theirs for "machines".
+// collisions finds API groups of other systems that have kinds with the same names. For a short name such as
+// "machines", kubectl may choose the other group.
 func (c Cluster) collisions(context.Context) ([]Finding, error) {
 	_, lists, err := c.Discovery.ServerGroupsAndResources()
 	if err != nil && len(lists) == 0 {
-		return nil, fmt.Errorf("list the kinds: %w", err)
+		return nil, fmt.Errorf("list the kinds of the API server: %w", err)
 	}
 	ours, groups := map[string]bool{}, map[string][]string{}
 	for _, list := range lists {
@@ -85,14 +86,14 @@ func (c Cluster) collisions(context.Context) ([]Finding, error) {
 		names := groups[group]
 		slices.Sort(names)
 		found = append(found, Finding{Reason: NamesCollide, Warning: true,
-			Message: fmt.Sprintf("The API group %s has %s as well.", group, strings.Join(names, ", ")),
-			Fix: fmt.Sprintf("Use full names with kubectl, such as %s.%s: the short ones may mean the other system's objects.",
+			Message: fmt.Sprintf("The API group %s also has the kinds %s.", group, strings.Join(names, ", ")),
+			Fix: fmt.Sprintf("Use full names with kubectl, such as %s.%s. A short name may refer to objects of the other system.",
 				names[0], v1beta1.GroupName)})
 	}
 	return found, nil
 }
 
-// controlPlane reads the flags of the control plane where its pods show them, as those of kubeadm do.
+// controlPlane checks the flags of the control plane if its pods show them, as in clusters that kubeadm created.
 func (c Cluster) controlPlane(ctx context.Context) ([]Finding, error) {
 	pods := &corev1.PodList{}
 	err := c.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"tier": "control-plane"})
@@ -109,8 +110,8 @@ func (c Cluster) controlPlane(ctx context.Context) ([]Finding, error) {
 			}
 		case "kube-controller-manager":
 			if !signs(flags) {
-				found = append(found, noSigner("kube-controller-manager has no key to sign kubelets' certificates with, or its "+
-					"controller csrsigning is off."))
+				found = append(found, noSigner("kube-controller-manager has no key to sign kubelet certificates, or its "+
+					"controller csrsigning is disabled."))
 			}
 		}
 	}
@@ -120,17 +121,17 @@ func (c Cluster) controlPlane(ctx context.Context) ([]Finding, error) {
 
 func bootstrapTokensDisabled() Finding {
 	return Finding{Reason: BootstrapTokensDisabled,
-		Message: "kube-apiserver does not accept bootstrap tokens, so no machine can join.",
-		Fix:     "Start it with --enable-bootstrap-token-auth."}
+		Message: "The kube-apiserver does not accept bootstrap tokens, so no machine can join.",
+		Fix:     "Start the kube-apiserver with --enable-bootstrap-token-auth."}
 }
 
 func noSigner(message string) Finding {
 	return Finding{Reason: NoSigner, Message: message,
-		Fix: "Give kube-controller-manager --cluster-signing-cert-file and --cluster-signing-key-file, and leave csrsigning in " +
+		Fix: "Start kube-controller-manager with --cluster-signing-cert-file and --cluster-signing-key-file, and keep csrsigning in " +
 			"--controllers."}
 }
 
-// flagsOf returns the flags of a pod's first container, without their dashes.
+// flagsOf returns the flags of a pod's first container, without the leading dashes.
 func flagsOf(pod *corev1.Pod) map[string]string {
 	flags := map[string]string{}
 	for _, arg := range slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args) {
@@ -142,7 +143,7 @@ func flagsOf(pod *corev1.Pod) map[string]string {
 	return flags
 }
 
-// signs reports whether a kube-controller-manager with these flags signs kubelets' certificates.
+// signs reports whether a kube-controller-manager with these flags signs kubelet certificates.
 func signs(flags map[string]string) bool {
 	controllers, chosen := flags["controllers"]
 	names := strings.Split(controllers, ",")
@@ -152,10 +153,10 @@ func signs(flags map[string]string) bool {
 	return on && !off && (flags["cluster-signing-cert-file"] != "" || flags["cluster-signing-kubelet-client-cert-file"] != "")
 }
 
-// unsignedFor is how long after its approval a request without a certificate says that nobody signs.
+// unsignedFor is how long after its approval a request may lack a certificate before this counts as a missing signer.
 const unsignedFor = time.Minute
 
-// signed looks for requests of kubelets that were approved and not signed.
+// signed finds requests of kubelets that were approved and not signed.
 func (c Cluster) signed(ctx context.Context) ([]Finding, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.List(ctx, requests); err != nil {
@@ -177,13 +178,13 @@ func (c Cluster) signed(ctx context.Context) ([]Finding, error) {
 	return nil, nil
 }
 
-// clusterInfo looks for what kubeadm join begins with.
+// clusterInfo checks whether the ConfigMap exists with which kubeadm join begins.
 func (c Cluster) clusterInfo(ctx context.Context) ([]Finding, error) {
 	err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespacePublic, Name: "cluster-info"}, &corev1.ConfigMap{})
 	if apierrors.IsNotFound(err) {
 		return []Finding{{Reason: NoClusterInfo, Warning: true,
-			Message: "There is no ConfigMap cluster-info in kube-public, with which kubeadm join finds a cluster.",
-			Fix:     "User data that uses kubeadm join must bring a discovery file; all other user data does not need it."}}, nil
+			Message: "The ConfigMap cluster-info does not exist in namespace kube-public. kubeadm join uses it to find the cluster.",
+			Fix:     "If user data runs kubeadm join, it must contain a discovery file. Other user data does not need cluster-info."}}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the ConfigMap cluster-info: %w", err)
@@ -191,11 +192,11 @@ func (c Cluster) clusterInfo(ctx context.Context) ([]Finding, error) {
 	return nil, nil
 }
 
-// plugins are the DaemonSets of well-known network plugins, by how their names begin.
+// plugins are prefixes of the names of the DaemonSets of well-known network plugins.
 var plugins = []string{"antrea-agent", "calico-node", "canal", "cilium", "kindnet", "kube-flannel", "kube-ovn-cni",
 	"kube-router", "weave-net"}
 
-// network looks for no network plugin, and for two.
+// network finds clusters with no network plugin, or with more than one.
 func (c Cluster) network(ctx context.Context) ([]Finding, error) {
 	sets := &appsv1.DaemonSetList{}
 	if err := c.List(ctx, sets); err != nil {
@@ -212,8 +213,8 @@ func (c Cluster) network(ctx context.Context) ([]Finding, error) {
 	names := slices.Sorted(maps.Keys(installed))
 	if len(names) > 1 {
 		return []Finding{{Reason: TwoNetworkPlugins, Warning: true,
-			Message: fmt.Sprintf("There are DaemonSets of %d network plugins: %s.", len(names), strings.Join(names, ", ")),
-			Fix:     "Remove all but one: which of them a new node uses depends on the names of their files."}}, nil
+			Message: fmt.Sprintf("The cluster has DaemonSets of %d network plugins: %s.", len(names), strings.Join(names, ", ")),
+			Fix:     "Remove all but one. Otherwise it depends on the names of their configuration files which of them a new node uses."}}, nil
 	}
 	nodes := &corev1.NodeList{}
 	if err := c.List(ctx, nodes); err != nil {
@@ -225,14 +226,14 @@ func (c Cluster) network(ctx context.Context) ([]Finding, error) {
 				strings.Contains(condition.Message, "NetworkPluginNotReady") {
 				return []Finding{{Reason: NoNetworkPlugin,
 					Message: fmt.Sprintf("Node %s has no network plugin, so it does not become Ready.", nodes.Items[i].Name),
-					Fix:     "Install one, such as Calico, Cilium or Flannel."}}, nil
+					Fix:     "Install a network plugin, such as Calico, Cilium or Flannel."}}, nil
 			}
 		}
 	}
 	return nil, nil
 }
 
-// webhook is one that may refuse what Machinist writes.
+// webhook is an admission webhook that may refuse what Machinist writes.
 type webhook struct {
 	name    string
 	service *admissionregistrationv1.ServiceReference
@@ -240,7 +241,7 @@ type webhook struct {
 	rules   []admissionregistrationv1.RuleWithOperations
 }
 
-// webhooks looks for those that fail every request for what machines need, because nothing answers for them.
+// webhooks finds webhooks that block the requests of machines because no endpoint serves them.
 func (c Cluster) webhooks(ctx context.Context) ([]Finding, error) {
 	validating := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
 	mutating := &admissionregistrationv1.MutatingWebhookConfigurationList{}
@@ -272,14 +273,14 @@ func (c Cluster) webhooks(ctx context.Context) ([]Finding, error) {
 			continue
 		}
 		found = append(found, Finding{Reason: WebhookNotReachable,
-			Message: fmt.Sprintf("Webhook %s must allow what machines need, and its service %s/%s has no endpoint that is ready.",
+			Message: fmt.Sprintf("Webhook %s can block requests that machines need, and its service %s/%s has no ready endpoint.",
 				w.name, w.service.Namespace, w.service.Name),
-			Fix: "Start what serves it, or remove its configuration."})
+			Fix: "Start the pods of the service, or delete the configuration of the webhook."})
 	}
 	return found, nil
 }
 
-// concerns reports whether rules match Machinist's kinds, Nodes, or requests of kubelets.
+// concerns reports whether the rules match Machinist's kinds, Nodes, or CertificateSigningRequests.
 func concerns(rules []admissionregistrationv1.RuleWithOperations) bool {
 	of := func(list []string, name string) bool {
 		return slices.Contains(list, name) || slices.Contains(list, "*")

@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// kubeadm is what the checks see of a cluster that kubeadm made.
+// kubeadm returns what the checks see of a cluster that kubeadm created.
 func kubeadm() []client.Object {
 	pod := func(component string, command ...string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: component,
@@ -55,7 +55,7 @@ func clusterOf(t *testing.T, resources []*metav1.APIResourceList, objects ...cli
 		Now: func() time.Time { return noon }}
 }
 
-// edit changes the object of a name in a list.
+// edit changes the object with the name in a list.
 func edit(objects []client.Object, name string, change func(client.Object)) []client.Object {
 	for _, o := range objects {
 		if o.GetName() == name {
@@ -66,7 +66,7 @@ func edit(objects []client.Object, name string, change func(client.Object)) []cl
 }
 
 // Rule: join-is-checked-beforehand.
-func TestWhatIsWrongWithATargetCluster(t *testing.T) {
+func TestTargetFindsProblems(t *testing.T) {
 	command := func(args ...string) func(client.Object) {
 		return func(o client.Object) { o.(*corev1.Pod).Spec.Containers[0].Command = args }
 	}
@@ -81,20 +81,20 @@ func TestWhatIsWrongWithATargetCluster(t *testing.T) {
 		objects func() []client.Object
 		want    []string
 	}{
-		"as kubeadm makes it": {kubeadm, nil},
-		"a control plane that nobody sees": {func() []client.Object {
+		"a cluster of kubeadm": {kubeadm, nil},
+		"a control plane without pods": {func() []client.Object {
 			return slices.DeleteFunc(kubeadm(), func(o client.Object) bool { return strings.HasPrefix(o.GetName(), "kube-") })
 		}, nil},
-		"bootstrap tokens are off": {func() []client.Object {
+		"bootstrap tokens are disabled": {func() []client.Object {
 			return edit(kubeadm(), "kube-apiserver", command("kube-apiserver", "--enable-bootstrap-token-auth=false"))
 		}, []string{BootstrapTokensDisabled}},
-		"bootstrap tokens were never on": {func() []client.Object {
+		"bootstrap tokens are not enabled": {func() []client.Object {
 			return edit(kubeadm(), "kube-apiserver", command("kube-apiserver"))
 		}, []string{BootstrapTokensDisabled}},
-		"no key to sign with": {func() []client.Object {
+		"there is no signing key": {func() []client.Object {
 			return edit(kubeadm(), "kube-controller-manager", command("kube-controller-manager", "--controllers=*"))
 		}, []string{NoSigner}},
-		"the signer is off": {func() []client.Object {
+		"the signer is disabled": {func() []client.Object {
 			return edit(kubeadm(), "kube-controller-manager",
 				command("kube-controller-manager", "--controllers=*,-csrsigning", "--cluster-signing-cert-file=/ca.crt"))
 		}, []string{NoSigner}},
@@ -108,7 +108,7 @@ func TestWhatIsWrongWithATargetCluster(t *testing.T) {
 		"two network plugins": {func() []client.Object {
 			return append(kubeadm(), daemonSet("cilium"))
 		}, []string{TwoNetworkPlugins}},
-		"a part of one network plugin": {func() []client.Object {
+		"another DaemonSet of one network plugin": {func() []client.Object {
 			return append(kubeadm(), daemonSet("cilium-envoy"))
 		}, nil},
 		"no network plugin": {func() []client.Object {
@@ -137,7 +137,7 @@ func reasons(found []Finding) (all []string) {
 }
 
 // Rule: join-is-checked-beforehand.
-func TestWebhooksThatNothingServes(t *testing.T) {
+func TestWebhooksWithoutReadyEndpointAreFound(t *testing.T) {
 	configuration := func(policy admissionregistrationv1.FailurePolicyType, group, resource string) client.Object {
 		return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "w"},
 			Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "w.example.com", FailurePolicy: &policy,
@@ -156,14 +156,14 @@ func TestWebhooksThatNothingServes(t *testing.T) {
 		objects []client.Object
 		found   bool
 	}{
-		"nothing serves it":           {[]client.Object{configuration(fail, "", "nodes")}, true},
-		"what serves it is not ready": {[]client.Object{configuration(fail, "", "nodes"), slice(false)}, true},
-		"it is served":                {[]client.Object{configuration(fail, "", "nodes"), slice(true)}, false},
-		"it may fail":                 {[]client.Object{configuration(ignore, "", "nodes")}, false},
-		"it is for other kinds":       {[]client.Object{configuration(fail, "", "configmaps")}, false},
-		"it is for our kinds":         {[]client.Object{configuration(fail, v1beta1.GroupName, "machines")}, true},
-		"it is for everything":        {[]client.Object{configuration(fail, "*", "*")}, true},
-		"it is for certificates":      {[]client.Object{configuration(fail, certificatesv1.GroupName, "certificatesigningrequests")}, true},
+		"without an endpoint":   {[]client.Object{configuration(fail, "", "nodes")}, true},
+		"endpoint not ready":    {[]client.Object{configuration(fail, "", "nodes"), slice(false)}, true},
+		"endpoint ready":        {[]client.Object{configuration(fail, "", "nodes"), slice(true)}, false},
+		"policy Ignore":         {[]client.Object{configuration(ignore, "", "nodes")}, false},
+		"for other kinds":       {[]client.Object{configuration(fail, "", "configmaps")}, false},
+		"for Machinist's kinds": {[]client.Object{configuration(fail, v1beta1.GroupName, "machines")}, true},
+		"for all kinds":         {[]client.Object{configuration(fail, "*", "*")}, true},
+		"for certificates":      {[]client.Object{configuration(fail, certificatesv1.GroupName, "certificatesigningrequests")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := clusterOf(t, nil, c.objects...).Control(t.Context())
@@ -175,7 +175,7 @@ func TestWebhooksThatNothingServes(t *testing.T) {
 }
 
 // Rule: join-is-checked-beforehand.
-func TestOtherSystemsWithTheSameNames(t *testing.T) {
+func TestKindsWithTheSameNamesAreFound(t *testing.T) {
 	names := func(group string, all ...string) *metav1.APIResourceList {
 		list := &metav1.APIResourceList{GroupVersion: group + "/v1beta1"}
 		for _, name := range all {
@@ -187,7 +187,7 @@ func TestOtherSystemsWithTheSameNames(t *testing.T) {
 	found, err := clusterOf(t, []*metav1.APIResourceList{ours, names("apps", "deployments"),
 		names("cluster.x-k8s.io", "clusters", "machines", "machines/status", "machinesets")}).Control(t.Context())
 	if err != nil || len(found) != 1 || found[0].Reason != NamesCollide || !found[0].Warning ||
-		found[0].Message != "The API group cluster.x-k8s.io has machines, machinesets as well." ||
+		found[0].Message != "The API group cluster.x-k8s.io also has the kinds machines, machinesets." ||
 		!strings.Contains(found[0].Fix, "machines.machinist.dev") {
 		t.Errorf("found %+v, %v", found, err)
 	}

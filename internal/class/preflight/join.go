@@ -23,34 +23,37 @@ import (
 )
 
 const (
-	// dialTimeout bounds the connection to the endpoint.
+	// dialTimeout is the time limit of the connection to the endpoint.
 	dialTimeout = 5 * time.Second
-	// mostSkew is by how much clocks may differ. Certificates are valid from five minutes before they are signed.
+	// mostSkew is the largest allowed difference of clocks. Certificates are valid from five minutes before they are
+	// signed.
 	mostSkew = time.Minute
-	// expiresSoon is how long before its end an authority is reported.
+	// expiresSoon is how long before its expiry a certificate authority is reported.
 	expiresSoon = 30 * 24 * time.Hour
-	// oldestMinor is the version of Kubernetes 1 that Machinist needs, newestMinor the newest that it knows.
+	// oldestMinor is the oldest minor version of Kubernetes 1 that Machinist supports. newestMinor is the newest one that
+	// it was tested with.
 	oldestMinor, newestMinor = 30, 37
 )
 
-// Join is what every machine that joins a cluster needs of it.
+// Join checks what every machine needs to join a cluster.
 type Join struct {
-	// Target asks the API server of the cluster itself.
+	// Target is a client of the target cluster without a cache.
 	Target client.Client
-	// Endpoint is the URL of the API server as user data has it, and CABundle what verifies it, in PEM.
+	// Endpoint is the URL of the API server in user data. CABundle is the PEM bundle that verifies it.
 	Endpoint string
 	CABundle []byte
-	// Service is the address of the API server inside of the cluster; empty where it is not known.
+	// Service is the address of the API server inside the cluster. It is empty if it is unknown.
 	Service string
-	// Version is that of the API server; empty where it is not known.
+	// Version is the version of the API server. It is empty if it is unknown.
 	Version string
 	Now     func() time.Time
 
-	// dial connects to the endpoint; nil does it as usual.
+	// dial connects to the endpoint. Nil means the default dialer.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Findings makes the checks. What it may not find out is an error beside the findings.
+// Findings makes the checks. If a check fails, Findings returns an error in addition to the findings of the other
+// checks.
 func (j Join) Findings(ctx context.Context) (found []Finding, err error) {
 	found, err = j.tokensMayRequest(ctx)
 	found = append(found, j.authority()...)
@@ -58,7 +61,7 @@ func (j Join) Findings(ctx context.Context) (found []Finding, err error) {
 	return append(found, supported(j.Version)...), err
 }
 
-// tokensMayRequest asks whether a bootstrap token of a machine may request a certificate.
+// tokensMayRequest checks whether bootstrap tokens of machines may request certificates.
 func (j Join) tokensMayRequest(ctx context.Context) ([]Finding, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:   "system:bootstrap:abcdef",
@@ -67,7 +70,7 @@ func (j Join) tokensMayRequest(ctx context.Context) ([]Finding, error) {
 			Resource: "certificatesigningrequests", Verb: "create"},
 	}}
 	if err := j.Target.Create(ctx, review); err != nil {
-		return nil, fmt.Errorf("ask whether bootstrap tokens may request certificates: %w", err)
+		return nil, fmt.Errorf("check whether bootstrap tokens may request certificates: %w", err)
 	}
 	if review.Status.Allowed {
 		return nil, nil
@@ -75,11 +78,11 @@ func (j Join) tokensMayRequest(ctx context.Context) ([]Finding, error) {
 	return []Finding{{Reason: TokensMayNotRequest,
 		Message: "Bootstrap tokens of the group " + bootstrap.Group + " may not create CertificateSigningRequests in the " +
 			"target cluster, so no machine can join it.",
-		Fix: "Set nodeBootstrapper.enabled=true of the chart machinist, or run: kubectl create clusterrolebinding " +
+		Fix: "Set nodeBootstrapper.enabled=true in the chart machinist, or run: kubectl create clusterrolebinding " +
 			"machinist-node-bootstrapper --clusterrole=system:node-bootstrapper --group=" + bootstrap.Group}}, nil
 }
 
-// authority checks how long the certificates that verify the endpoint are valid.
+// authority checks how long the certificate authorities of the endpoint remain valid.
 func (j Join) authority() []Finding {
 	var last time.Time
 	for rest := j.CABundle; ; {
@@ -97,17 +100,17 @@ func (j Join) authority() []Finding {
 		return nil
 	case left > 0:
 		return []Finding{{Reason: AuthorityExpired, Warning: true,
-			Message: fmt.Sprintf("The certificate authority of the API server ends on %s.", last.UTC().Format(time.RFC3339)),
-			Fix:     "Renew it, and the kubeconfig of the processes with it."}}
+			Message: fmt.Sprintf("The certificate authority of the API server expires on %s.", last.UTC().Format(time.RFC3339)),
+			Fix:     "Renew the certificate authority and the kubeconfig files of the processes."}}
 	}
 	return []Finding{{Reason: AuthorityExpired,
-		Message: fmt.Sprintf("The certificate authority of the API server ended on %s, so kubelets do not trust it.",
+		Message: fmt.Sprintf("The certificate authority of the API server expired on %s, so kubelets do not trust it.",
 			last.UTC().Format(time.RFC3339)),
-		Fix: "Renew it, and the kubeconfig of the processes with it."}}
+		Fix: "Renew the certificate authority and the kubeconfig files of the processes."}}
 }
 
-// endpoint looks at the address that user data has, and connects to it as a kubelet would. That it cannot be reached
-// from here says little of instances, which are elsewhere.
+// endpoint checks the API server address in user data, and connects to it as a kubelet would. A failed connection from
+// here is only a guess about instances, which are elsewhere.
 func (j Join) endpoint(ctx context.Context) []Finding {
 	u, err := url.Parse(j.Endpoint)
 	if err != nil || u.Host == "" {
@@ -115,55 +118,57 @@ func (j Join) endpoint(ctx context.Context) []Finding {
 	}
 	if why := private(u.Hostname(), j.Service); why != "" {
 		return []Finding{{Reason: EndpointNotReachable, Guess: true, Warning: true,
-			Message: fmt.Sprintf("User data has %s as the address of the API server, %s, which instances elsewhere do not reach.",
+			Message: fmt.Sprintf("User data contains the API server address %s, %s. Instances outside cannot reach it.",
 				j.Endpoint, why),
-			Fix: "Give the provider the address that instances reach: --bootstrap-endpoint=https://HOST:PORT"}}
+			Fix: "Start the provider with an address that instances can reach: --bootstrap-endpoint=https://HOST:PORT"}}
 	}
 	answer, err := j.connect(ctx)
 	if e, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
 		return []Finding{{Reason: EndpointNotTrusted,
-			Message: fmt.Sprintf("What answers at %s, the address of the API server in user data, is not verified by the "+
-				"certificate authority in user data: %v.", j.Endpoint, e.Err),
+			Message: fmt.Sprintf("The server at %s, the API server address in user data, has a certificate that the "+
+				"certificate authority in user data does not verify: %v.", j.Endpoint, e.Err),
 			Fix: "Correct --bootstrap-endpoint or --bootstrap-ca-file of the provider, or the target kubeconfig."}}
 	}
 	if err != nil {
 		if e, ok := errors.AsType[*net.OpError](err); ok {
-			err = e.Err // Without the port of this end, which is another one each time.
+			err = e.Err // Omit the local port, which differs each time.
 		}
 		return []Finding{{Reason: EndpointNotReachable, Guess: true, Warning: true,
-			Message: fmt.Sprintf("Nothing answers from here at %s, the address of the API server in user data: %v.", j.Endpoint, err),
-			Fix:     "If instances do not reach it either, correct --bootstrap-endpoint of the provider."}}
+			Message: fmt.Sprintf("The API server address in user data, %s, cannot be reached from here: %v.", j.Endpoint, err),
+			Fix:     "If instances cannot reach it either, correct --bootstrap-endpoint of the provider."}}
 	}
 	date, err := http.ParseTime(answer.Header.Get("Date"))
 	if skew := date.Sub(j.Now()).Abs(); err == nil && skew > mostSkew {
 		return []Finding{{Reason: ClocksDiffer, Warning: true,
-			Message: fmt.Sprintf("The clock of the API server differs by %s from the one here. Certificates and bootstrap tokens "+
-				"are refused where clocks differ.", skew.Round(time.Second)),
-			Fix: "Synchronize the clocks of control plane, processes and instances."}}
+			Message: fmt.Sprintf("The clock of the API server differs by %s from the local clock. Kubelets with another time refuse "+
+				"certificates, and API servers refuse bootstrap tokens.", skew.Round(time.Second)),
+			Fix: "Synchronize the clocks of the control plane, the processes and the instances."}}
 	}
 	return nil
 }
 
-// private says of an address that only this host or the inside of a cluster reaches it; empty if it may be reached.
+// private returns why an address can only be reached from this host or from inside a cluster. It is empty for other
+// addresses.
 func private(host, service string) string {
 	if host == service && service != "" {
-		return "an address inside of the cluster"
+		return "an address inside the cluster"
 	}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLoopback() || host == "localhost" {
-		return "which is this host itself"
+		return "an address of this host"
 	}
 	if host == "kubernetes" || strings.HasPrefix(host, "kubernetes.default") || strings.HasSuffix(host, ".svc") ||
 		strings.Contains(host, ".svc.") {
-		return "an address inside of the cluster"
+		return "an address inside the cluster"
 	}
 	return ""
 }
 
-// connect asks for the version, which anybody may or may not read: any answer will do.
+// connect requests the version. Any answer proves that the server can be reached, even if the caller may not read the
+// version.
 func (j Join) connect(ctx context.Context) (*http.Response, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(j.CABundle) {
-		roots = nil // Those of the system, as kubelets do.
+		roots = nil // Use the system's roots, as kubelets do.
 	}
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: j.dial,
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
@@ -187,6 +192,6 @@ func supported(server string) []Finding {
 		return nil
 	}
 	return []Finding{{Reason: VersionNotSupported, Warning: true,
-		Message: fmt.Sprintf("The cluster runs Kubernetes %s; Machinist needs 1.%d or newer, and knows versions up to 1.%d.", server, oldestMinor, newestMinor),
-		Fix:     "Upgrade the cluster, or Machinist."}}
+		Message: fmt.Sprintf("The cluster runs Kubernetes %s. Machinist supports 1.%d to 1.%d.", server, oldestMinor, newestMinor),
+		Fix:     "Upgrade the cluster or Machinist."}}
 }

@@ -48,7 +48,7 @@ func authorizing(t *testing.T, groups ...string) client.Client {
 		}}).Build()
 }
 
-// authorityUntil returns a certificate authority in PEM that ends then.
+// authorityUntil returns a certificate authority in PEM that expires at the given time.
 func authorityUntil(t *testing.T, end time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -65,10 +65,10 @@ func authorityUntil(t *testing.T, end time.Time) []byte {
 }
 
 // Rule: join-is-checked-beforehand.
-func TestWhatMachinesNeedToJoin(t *testing.T) {
+func TestJoinFindsProblems(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Date", noon.Format(http.TimeFormat))
-		w.WriteHeader(http.StatusUnauthorized) // An API server may not tell everybody its version.
+		w.WriteHeader(http.StatusUnauthorized) // An API server may hide its version from anonymous clients.
 	}))
 	t.Cleanup(server.Close)
 	toServer := func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -80,23 +80,23 @@ func TestWhatMachinesNeedToJoin(t *testing.T) {
 	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	for name, c := range map[string]struct {
 		change func(*Join)
-		want   string // reason and a part of the text; empty if nothing is wrong
-		says   string
+		want   string // reason; empty if there is no problem
+		text   string // part of the text
 	}{
 		"nothing is wrong": {func(*Join) {}, "", ""},
-		"the binding of kubeadm only": {func(j *Join) {
+		"only the binding of kubeadm": {func(j *Join) {
 			j.Target = authorizing(t, "system:bootstrappers:kubeadm:default-node-token")
 		}, TokensMayNotRequest, "kubectl create clusterrolebinding machinist-node-bootstrapper --clusterrole=system:node-bootstrapper --group=" + bootstrap.Group},
-		"every token may":             {func(j *Join) { j.Target = authorizing(t, "system:bootstrappers") }, "", ""},
-		"the authority has ended":     {func(j *Join) { j.CABundle = authorityUntil(t, noon.Add(-time.Hour)) }, AuthorityExpired, "ended on 2026-01-01T11:00:00Z"},
-		"the authority ends soon":     {func(j *Join) { j.CABundle = authorityUntil(t, noon.Add(time.Hour)) }, AuthorityExpired, "ends on 2026-01-01T13:00:00Z"},
-		"the address inside":          {func(j *Join) { j.Endpoint, j.Service = "https://10.96.0.1", "10.96.0.1" }, EndpointNotReachable, "inside of the cluster"},
-		"the name inside":             {func(j *Join) { j.Endpoint = "https://kubernetes.default.svc" }, EndpointNotReachable, "inside of the cluster"},
-		"this host":                   {func(j *Join) { j.Endpoint = "https://[::1]:6443" }, EndpointNotReachable, "this host itself"},
-		"nothing answers":             {func(j *Join) { j.Endpoint = "https://machinist.invalid:6443" }, EndpointNotReachable, "--bootstrap-endpoint"},
-		"another authority":           {func(j *Join) { j.CABundle = authorityUntil(t, noon.Add(1000*time.Hour)) }, EndpointNotTrusted, "in user data: x509: certificate signed by unknown authority"},
+		"every token may request":     {func(j *Join) { j.Target = authorizing(t, "system:bootstrappers") }, "", ""},
+		"authority expired":           {func(j *Join) { j.CABundle = authorityUntil(t, noon.Add(-time.Hour)) }, AuthorityExpired, "expired on 2026-01-01T11:00:00Z"},
+		"authority expires soon":      {func(j *Join) { j.CABundle = authorityUntil(t, noon.Add(time.Hour)) }, AuthorityExpired, "expires on 2026-01-01T13:00:00Z"},
+		"address of the Service":      {func(j *Join) { j.Endpoint, j.Service = "https://10.96.0.1", "10.96.0.1" }, EndpointNotReachable, "inside the cluster"},
+		"name of the Service":         {func(j *Join) { j.Endpoint = "https://kubernetes.default.svc" }, EndpointNotReachable, "inside the cluster"},
+		"loopback address":            {func(j *Join) { j.Endpoint = "https://[::1]:6443" }, EndpointNotReachable, "address of this host"},
+		"no answer":                   {func(j *Join) { j.Endpoint = "https://machinist.invalid:6443" }, EndpointNotReachable, "--bootstrap-endpoint"},
+		"another authority":           {func(j *Join) { j.CABundle = authorityUntil(t, noon.Add(1000*time.Hour)) }, EndpointNotTrusted, "does not verify: x509: certificate signed by unknown authority"},
 		"the clocks differ":           {func(j *Join) { j.Now = func() time.Time { return noon.Add(10 * time.Minute) } }, ClocksDiffer, "differs by 10m0s"},
-		"an old version":              {func(j *Join) { j.Version = "v1.29.3" }, VersionNotSupported, "1.30 or newer, and knows versions up to 1.37"},
+		"an old version":              {func(j *Join) { j.Version = "v1.29.3" }, VersionNotSupported, "Machinist supports 1.30 to 1.37"},
 		"a version of a distribution": {func(j *Join) { j.Version = "v1.36.1+k3s1" }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestWhatMachinesNeedToJoin(t *testing.T) {
 			switch {
 			case c.want == "" && len(found) > 0:
 				t.Errorf("found %+v", found)
-			case c.want != "" && (len(found) == 0 || found[0].Reason != c.want || !strings.Contains(found[0].Text(), c.says)):
-				t.Errorf("found %+v, want %s: …%s…", found, c.want, c.says)
+			case c.want != "" && (len(found) == 0 || found[0].Reason != c.want || !strings.Contains(found[0].Text(), c.text)):
+				t.Errorf("found %+v, want %s with the text …%s…", found, c.want, c.text)
 			}
 		})
 	}

@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// every is how often the checks are made while they find nothing, everyWrong while they find something, and everyGuess
-	// while a guess is open.
+	// every is the time between two checks while they find nothing, everyWrong while they find a problem, and everyGuess
+	// while a guess is neither proven nor refuted.
 	every, everyWrong, everyGuess = 10 * time.Minute, 30 * time.Second, time.Minute
 )
 
-// Verdict says what machines prove about a guess.
+// Verdict is what the machines prove about a guess.
 type Verdict int
 
 const (
-	// Open: no machine has joined, and none has waited for long.
+	// Open: no machine has joined, and no machine has waited for long.
 	Open Verdict = iota
-	// Proven: machines wait for their Nodes in vain.
+	// Proven: a machine has waited for its Node for long, and no machine has joined.
 	Proven
 	// Refuted: a machine has joined.
 	Refuted
 )
 
-// Monitor makes checks again and again while a process leads, and keeps what they found, warnings excepted. A nil
-// Monitor finds nothing.
+// Monitor makes the checks periodically while the process is the leader, and stores the problems that they find. It
+// does not store warnings. A nil Monitor has no findings.
 type Monitor struct {
-	// Check makes the checks. An error is logged; what was found counts.
+	// Check makes the checks. The Monitor logs its error and uses its findings.
 	Check func(context.Context) ([]Finding, error)
-	// Judge says what the machines prove about a guess.
+	// Judge returns what the machines prove about a guess.
 	Judge func(context.Context) Verdict
 	// Changed is called after the findings have changed.
 	Changed func(context.Context)
@@ -44,7 +44,7 @@ type Monitor struct {
 	findings []Finding
 }
 
-// Findings returns what the last checks found.
+// Findings returns the problems that the last checks found.
 func (m *Monitor) Findings() []Finding {
 	if m == nil {
 		return nil
@@ -60,16 +60,16 @@ func (m *Monitor) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-m.Clock.After(m.look(ctx)):
+		case <-m.Clock.After(m.check(ctx)):
 		}
 	}
 }
 
-// look makes the checks once, and returns when to make them again.
-func (m *Monitor) look(ctx context.Context) time.Duration {
+// check makes the checks once, and returns the time until the next check.
+func (m *Monitor) check(ctx context.Context) time.Duration {
 	all, err := m.Check(ctx)
 	if err != nil && ctx.Err() == nil {
-		logf.FromContext(ctx).Info("Not all of what machines need to join could be checked", "error", err.Error())
+		logf.FromContext(ctx).Info("Could not make all checks of what machines need to join", "error", err.Error())
 	}
 	next, found := every, []Finding(nil)
 	for _, f := range all {

@@ -10,7 +10,7 @@ import (
 )
 
 // Rule: join-is-checked-beforehand.
-func TestWhatTheMonitorKeeps(t *testing.T) {
+func TestMonitorKeepsProblemsAndProvenGuesses(t *testing.T) {
 	wrong, guess, warning := Finding{Reason: "Wrong"}, Finding{Reason: "Guess", Guess: true, Warning: true},
 		Finding{Reason: "Warning", Warning: true}
 	var found []Finding
@@ -24,27 +24,27 @@ func TestWhatTheMonitorKeeps(t *testing.T) {
 		found   []Finding
 		verdict Verdict
 		err     error
-		keeps   int
+		kept    int
 		next    time.Duration
 		changes int
 	}{
-		{"nothing", nil, Open, nil, 0, every, 0},
+		{"no finding", nil, Open, nil, 0, every, 0},
 		{"a warning", []Finding{warning}, Open, nil, 0, every, 0},
-		{"a guess", []Finding{guess}, Open, nil, 0, everyGuess, 0},
-		{"a guess that machines refute", []Finding{guess}, Refuted, nil, 0, every, 0},
-		{"a guess that machines prove", []Finding{guess}, Proven, nil, 1, everyWrong, 1},
-		{"more", []Finding{wrong, guess}, Proven, nil, 2, everyWrong, 2},
-		{"the same", []Finding{wrong, guess}, Proven, nil, 2, everyWrong, 2},
+		{"an open guess", []Finding{guess}, Open, nil, 0, everyGuess, 0},
+		{"a refuted guess", []Finding{guess}, Refuted, nil, 0, every, 0},
+		{"a proven guess", []Finding{guess}, Proven, nil, 1, everyWrong, 1},
+		{"a problem and a proven guess", []Finding{wrong, guess}, Proven, nil, 2, everyWrong, 2},
+		{"the same findings again", []Finding{wrong, guess}, Proven, nil, 2, everyWrong, 2},
 		{"a check that fails", []Finding{wrong}, Refuted, errors.New("forbidden"), 1, everyWrong, 3},
-		{"mended", nil, Refuted, nil, 0, every, 4},
+		{"everything is fixed", nil, Refuted, nil, 0, every, 4},
 	} {
 		found, verdict, failure = step.found, step.verdict, step.err
-		if next := m.look(t.Context()); next != step.next || len(m.Findings()) != step.keeps || changes != step.changes {
-			t.Errorf("%s: again after %s, kept %+v, %d changes; want %s, %d and %d", step.name, next, m.Findings(), changes,
-				step.next, step.keeps, step.changes)
+		if next := m.check(t.Context()); next != step.next || len(m.Findings()) != step.kept || changes != step.changes {
+			t.Errorf("%s: next check after %s, kept %+v, %d changes; want %s, %d and %d", step.name, next, m.Findings(), changes,
+				step.next, step.kept, step.changes)
 		}
 	}
 	if (*Monitor)(nil).Findings() != nil {
-		t.Error("no monitor finds something")
+		t.Error("a nil Monitor has findings")
 	}
 }

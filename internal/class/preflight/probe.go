@@ -26,19 +26,19 @@ import (
 )
 
 const (
-	// signWithin is how long a signer has for a certificate.
+	// signWithin is how long the probe waits for its certificate.
 	signWithin = 20 * time.Second
-	// knownWithin is how long an API server has to accept a new token.
+	// knownWithin is how long the probe waits until the API server accepts a new token.
 	knownWithin = 10 * time.Second
-	// probeLife is how long the token of a probe lives if its deletion fails.
+	// probeLife is the lifetime of the probe's token if its deletion fails.
 	probeLife = 10 * time.Minute
-	// probeNode is the name of the Node that a probe asks a certificate for. It never registers.
+	// probeNode is the name of the Node for which a probe requests a certificate. The Node never registers.
 	probeNode = "machinist-preflight"
 )
 
-// Probe does what a machine does to join, without one: it makes a bootstrap token, requests a kubelet's certificate
-// with it, approves the request as the caller, waits for the certificate, and deletes token and request. No Node
-// registers. The client is the caller's; the configuration says where the API server is.
+// Probe tries what a machine does to join, without a machine. It creates a bootstrap token, requests a kubelet
+// certificate with it, approves the request with the caller's permissions, waits for the certificate, and deletes the
+// token and the request. No Node registers. caller is the caller's client; api is the configuration of the API server.
 func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time.Time) (found []Finding, err error) {
 	tokens := bootstrap.Tokens{Client: caller}
 	attempt := bootstrap.Attempt{Machine: types.NamespacedName{Name: probeNode},
@@ -56,13 +56,13 @@ func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time
 	anonymous.BearerToken = token.Value
 	kubelet, err := client.New(anonymous, client.Options{Scheme: caller.Scheme(), Mapper: caller.RESTMapper()})
 	if err != nil {
-		return nil, fmt.Errorf("make a client with the bootstrap token: %w", err)
+		return nil, fmt.Errorf("create a client with the bootstrap token: %w", err)
 	}
 	request, err := probeRequest()
 	if err != nil {
 		return nil, err
 	}
-	// The API server learns of the token by a watch.
+	// The API server learns of the token through a watch.
 	err = wait.PollUntilContextTimeout(ctx, time.Second/4, knownWithin, true, func(ctx context.Context) (bool, error) {
 		err := kubelet.Create(ctx, request)
 		if apierrors.IsUnauthorized(err) {
@@ -74,7 +74,7 @@ func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time
 	case wait.Interrupted(err) && ctx.Err() == nil:
 		return []Finding{bootstrapTokensDisabled()}, nil
 	case apierrors.IsForbidden(err):
-		return nil, nil // Join asks for that right, and says more.
+		return nil, nil // Join checks this permission and reports it in detail.
 	case err != nil:
 		return nil, fmt.Errorf("create a CertificateSigningRequest with the bootstrap token: %w", err)
 	}
@@ -85,7 +85,7 @@ func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time
 	}()
 	request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Preflight",
-		Message: "machinist preflight --probe finds out whether certificates are signed."})
+		Message: "machinist preflight --probe checks whether certificates are signed."})
 	if err := caller.SubResource("approval").Update(ctx, request); err != nil {
 		return nil, fmt.Errorf("approve CertificateSigningRequest %s: %w", request.Name, err)
 	}
@@ -94,7 +94,7 @@ func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time
 		return len(request.Status.Certificate) > 0, err
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return []Finding{noSigner(fmt.Sprintf("A request for a kubelet's certificate was approved and not signed within %s.",
+		return []Finding{noSigner(fmt.Sprintf("A request for a kubelet certificate was approved, and was not signed within %s.",
 			signWithin))}, nil
 	}
 	if err != nil {
@@ -103,7 +103,7 @@ func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time
 	return nil, nil
 }
 
-// probeRequest asks for what a kubelet that joins asks for. Its key is forgotten, so nobody can use the certificate.
+// probeRequest returns the request of a kubelet that joins. Its key is discarded, so the certificate cannot be used.
 func probeRequest() (*certificatesv1.CertificateSigningRequest, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -112,7 +112,7 @@ func probeRequest() (*certificatesv1.CertificateSigningRequest, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: "system:node:" + probeNode, Organization: []string{"system:nodes"}}}, key)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate request: %w", err)
+		return nil, fmt.Errorf("create a certificate request: %w", err)
 	}
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: probeNode + "-"},

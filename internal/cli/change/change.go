@@ -1,4 +1,4 @@
-// Package change says what differs between two versions of an object.
+// Package change lists the differences between two versions of an object.
 package change
 
 import (
@@ -12,15 +12,15 @@ import (
 
 // Change is one field that differs.
 type Change struct {
-	// Path of the field, such as spec.template.spec.version or spec.template.metadata.labels[app].
+	// Path is the path of the field, such as spec.template.spec.version or spec.template.metadata.labels[app].
 	Path string `json:"path"`
-	// From and To are the values as JSON; left out where the field is not set.
+	// From and To are the values as JSON. A value is absent if the field is not set.
 	From json.RawMessage `json:"from,omitempty"`
 	To   json.RawMessage `json:"to,omitempty"`
 }
 
-// Between returns what differs between two values of one type, under a path, in the order of the paths. Lists differ
-// as a whole.
+// Between returns the differences between two values of one type, sorted by path. All paths start with the given path.
+// A list counts as one value.
 func Between(path string, from, to any) ([]Change, error) {
 	a, err := generic(from)
 	if err != nil {
@@ -35,7 +35,7 @@ func Between(path string, from, to any) ([]Change, error) {
 	return changes, nil
 }
 
-// generic returns a value as JSON has it.
+// generic returns a value in the types of decoded JSON.
 func generic(value any) (any, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -65,15 +65,15 @@ func walk(path string, a, b any, changes *[]Change) {
 		}
 		slices.Sort(keys)
 		for _, key := range keys {
-			walk(under(path, key), x[key], y[key], changes)
+			walk(join(path, key), x[key], y[key], changes)
 		}
 		return
 	}
 	*changes = append(*changes, Change{Path: path, From: encode(a), To: encode(b)})
 }
 
-// under writes keys that are no names of fields, such as those of labels, in brackets.
-func under(path, key string) string {
+// join appends a key to a path. A key that is not the name of a field, such as the key of a label, is put in brackets.
+func join(path, key string) string {
 	if strings.HasSuffix(path, "labels") || strings.HasSuffix(path, "annotations") ||
 		strings.HasSuffix(path, "matchLabels") || strings.ContainsAny(key, "./ ") {
 		return path + "[" + key + "]"
@@ -88,23 +88,23 @@ func encode(value any) json.RawMessage {
 	if value == nil {
 		return nil
 	}
-	text, _ := json.Marshal(value) // it was JSON
+	text, _ := json.Marshal(value) // This cannot fail, because the value was decoded from JSON.
 	return text
 }
 
-// String says what changes in words.
+// String returns the change as text.
 func (c Change) String() string {
 	switch {
 	case c.From == nil:
-		return fmt.Sprintf("%s: + %s", c.Path, plain(c.To))
+		return fmt.Sprintf("%s: + %s", c.Path, unquoted(c.To))
 	case c.To == nil:
-		return fmt.Sprintf("%s: %s removed", c.Path, plain(c.From))
+		return fmt.Sprintf("%s: %s removed", c.Path, unquoted(c.From))
 	}
-	return fmt.Sprintf("%s: %s → %s", c.Path, plain(c.From), plain(c.To))
+	return fmt.Sprintf("%s: %s → %s", c.Path, unquoted(c.From), unquoted(c.To))
 }
 
-// plain leaves the quotes of a text out where they say nothing.
-func plain(value json.RawMessage) string {
+// unquoted returns a value without the quotes of a string, unless the string is empty or has spaces at its ends.
+func unquoted(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil && text != "" && text == strings.TrimSpace(text) {
 		return text

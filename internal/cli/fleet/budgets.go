@@ -16,22 +16,22 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// Budget is how far a disruption budget is used, as its status says.
+// Budget is the status of a MachineDisruptionBudget.
 type Budget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Selected machines, and those of them that are disrupted.
+	// Selected is the number of selected machines. Disrupted is how many of them are disrupted.
 	Selected  int32 `json:"selected"`
 	Disrupted int32 `json:"disrupted"`
-	// Allowed is how many may be disrupted; left out while the budget is not in force.
+	// Allowed is how many machines may be disrupted. It is absent while the budget is not in force.
 	Allowed *int32 `json:"allowed,omitempty"`
-	// Reasons have to ask the budget; all of them if there are none.
+	// Reasons are the reasons for disruptions to which the budget applies. If there are none, it applies to all.
 	Reasons []v1beta1.DisruptionReason `json:"reasons,omitempty"`
 	// NextChange is when a window opens or closes.
 	NextChange *time.Time `json:"nextChange,omitempty"`
 	// Paused is set for the budget of machinist pause --fleet.
 	Paused *Pause `json:"paused,omitempty"`
-	// Reason, Explanation and Message say why the budget cannot be understood, if that is so.
+	// Reason, Explanation and Message are set if the budget is invalid or was not processed yet.
 	Reason      string `json:"reason,omitempty"`
 	Explanation string `json:"explanation,omitempty"`
 	Message     string `json:"message,omitempty"`
@@ -62,7 +62,7 @@ func budgetOf(b *v1beta1.MachineDisruptionBudget) Budget {
 	}
 	switch valid := meta.FindStatusCondition(b.Status.Conditions, v1beta1.ConditionValid); {
 	case valid == nil:
-		view.Reason, view.Explanation = why.Unobserved, "No process has counted it yet."
+		view.Reason, view.Explanation = why.Unobserved, "The manager has not processed the budget yet."
 	case valid.Status == metav1.ConditionFalse:
 		view.Reason, view.Message = valid.Reason, valid.Message
 		view.Explanation = why.MeaningOf(valid.Type, valid.Reason).Explanation
@@ -70,13 +70,13 @@ func budgetOf(b *v1beta1.MachineDisruptionBudget) Budget {
 	return view
 }
 
-// PauseOf returns what the budget of a paused fleet says of the pause.
+// PauseOf returns the pause of a fleet from its budget. done is what was done to the fleet.
 func PauseOf(b *v1beta1.MachineDisruptionBudget, done string) Pause {
 	return Pause{Namespace: b.Namespace, Done: done, By: b.Annotations[v1beta1.AnnotationPausedBy],
 		Reason: b.Annotations[v1beta1.AnnotationPauseReason], Since: b.CreationTimestamp.UTC().Format(time.RFC3339)}
 }
 
-func (s Status) budgets(w *strings.Builder, style printer.Style) {
+func (s Status) writeBudgets(w *strings.Builder, style printer.Style) {
 	var rows [][]string
 	var namespaces []string
 	for _, b := range s.Budgets {
@@ -84,10 +84,10 @@ func (s Status) budgets(w *strings.Builder, style printer.Style) {
 			b.note(style)})
 		namespaces = append(namespaces, b.Namespace)
 	}
-	s.rows(w, []string{"DISRUPTION BUDGET", "SELECTED", "DISRUPTED", "ALLOWED", "NOTE"}, rows, namespaces)
+	s.writeTable(w, []string{"DISRUPTION BUDGET", "SELECTED", "DISRUPTED", "ALLOWED", "NOTE"}, rows, namespaces)
 }
 
-// AllowedText is how many machines may be disrupted, and a dash while the budget is not in force.
+// AllowedText returns how many machines may be disrupted, or a dash while the budget is not in force.
 func (b Budget) AllowedText() string {
 	if b.Allowed == nil {
 		return "-"
@@ -95,10 +95,10 @@ func (b Budget) AllowedText() string {
 	return fmt.Sprint(*b.Allowed)
 }
 
-// Note says what is special about a budget, without colours.
+// Note returns the text in the column NOTE without colours.
 func (b Budget) Note() string { return b.note(printer.Style{}) }
 
-// note says what is special about a budget.
+// note returns the text in the column NOTE: problems of the budget, its pause, its reasons and its next change.
 func (b Budget) note(style printer.Style) string {
 	var notes []string
 	if b.Reason != "" {
@@ -115,7 +115,10 @@ func (b Budget) note(style printer.Style) string {
 	case b.NextChange != nil && b.Allowed != nil:
 		notes = append(notes, "in force until "+b.NextChange.UTC().Format(time.RFC3339))
 	case b.NextChange != nil:
-		notes = append(notes, "in force from "+b.NextChange.UTC().Format(time.RFC3339)+" on")
+		notes = append(notes, "in force from "+b.NextChange.UTC().Format(time.RFC3339))
+	}
+	for i := range len(notes) - 1 {
+		notes[i] = strings.TrimSuffix(notes[i], ".")
 	}
 	return strings.Join(notes, "; ")
 }

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// notReady is the state of a fleet of which some machines are not Ready: Scaling where all of those are on their way
-// to become Nodes and nothing keeps them from it.
+// notReady returns the state of a fleet with machines that are not Ready: Scaling if all of them are becoming Nodes and
+// nothing prevents that, and otherwise NotReady.
 func notReady(machines []*v1beta1.Machine, now time.Time) string {
 	for _, m := range machines {
 		if m.DeletionTimestamp != nil || meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
@@ -32,7 +32,7 @@ func notReady(machines []*v1beta1.Machine, now time.Time) string {
 	return "Scaling"
 }
 
-// sourcesOf returns what is wrong with classes and Secrets.
+// sourcesOf returns the problems of classes and Secrets.
 func sourcesOf(f Facts) []Source {
 	sources := []Source{}
 	for i := range f.Classes {
@@ -47,7 +47,7 @@ func sourcesOf(f Facts) []Source {
 		switch {
 		case class.DeletionTimestamp != nil:
 			s.Reason, s.Since = deleting, timeOf(*class.DeletionTimestamp)
-			s.Explanation = "The provider has not said yet what holds it."
+			s.Explanation = "The provider has not reported yet what the deletion waits for."
 			if c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionDeleting); c != nil {
 				s.Explanation = c.Message
 			}
@@ -64,11 +64,11 @@ func sourcesOf(f Facts) []Source {
 		sources = append(sources, Source{
 			Namespace: secret.Namespace, Object: "secret/" + secret.Name, Reason: deleting,
 			Since:       timeOf(*secret.DeletionTimestamp),
-			Explanation: "It goes when no class and no machine needs it, and cannot be used after that.",
+			Explanation: "The Secret is deleted when no class and no machine needs it. New machines cannot use it after that.",
 		})
 	}
 	return sources
 }
 
-// deleting is the reason of a source that is being deleted.
+// deleting is the reason of a class or Secret that is being deleted.
 const deleting = "Deleting"

@@ -1,3 +1,3 @@
-// Package fleet makes the views of whole fleets: status, which is everything at a check, and tree, which is who
-// belongs to which other object.
+// Package fleet has the views of whole fleets: the status of everything, the tree of owners and what they own, and the
+// instances without a Machine.
 package fleet

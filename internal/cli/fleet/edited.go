@@ -8,12 +8,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// editedOf returns the machines of deployments whose specification is not that of their set's template. The template
-// of a set without a deployment may be changed, which concerns new machines only.
-func editedOf(fam family) []Edited {
+// editedOf returns the machines of deployments whose specification differs from the template of their set. Standalone
+// sets are left out: their template may change, and the change applies only to new machines.
+func editedOf(inv inventoryAt) []Edited {
 	edited := []Edited{}
-	for _, set := range fam.OwnedSets() {
-		edited = append(edited, editedIn(set, fam.Machines(set))...)
+	for _, set := range inv.OwnedSets() {
+		edited = append(edited, editedIn(set, inv.Machines(set))...)
 	}
 	return edited
 }

@@ -15,10 +15,10 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// Facts are what was read of one namespace, or of all.
+// Facts are what was read from one namespace, or from all namespaces.
 type Facts struct {
 	Now time.Time
-	// Namespace is the one that was read, empty for all.
+	// Namespace is the namespace that was read. It is empty for all namespaces.
 	Namespace   string
 	Deployments []v1beta1.MachineDeployment
 	Sets        []v1beta1.MachineSet
@@ -26,29 +26,30 @@ type Facts struct {
 	Checks      []v1beta1.MachineHealthCheck
 	Classes     []v1beta1.MachineClass
 	Budgets     []v1beta1.MachineDisruptionBudget
-	// Secrets are those that Machinist uses and that are being deleted.
+	// Secrets are the Secrets that Machinist uses and that are being deleted.
 	Secrets []metav1.PartialObjectMetadata
-	// Orphans are what the providers' processes found that has no Machine, of the namespace that was read.
+	// Orphans are the reports of the provider processes about instances without a Machine, limited to the namespace.
 	Orphans []OrphanReport
-	// Processes are those that serve what was read.
+	// Processes are the processes that serve the objects.
 	Processes []why.Process
-	// Unread says what could not be read, and why, each in a sentence.
+	// Unread are sentences about objects that could not be read.
 	Unread []string
 }
 
-// family is the inventory at the time of the facts.
-type family struct {
+// inventoryAt is the inventory at the time of the facts.
+type inventoryAt struct {
 	inventory.Inventory
 	now time.Time
 }
 
-func familyOf(f Facts) family {
-	return family{inventory.Join(f.Deployments, f.Sets, f.Machines), f.Now}
+func inventoryOf(f Facts) inventoryAt {
+	return inventoryAt{inventory.Join(f.Deployments, f.Sets, f.Machines), f.Now}
 }
 
-// Only leaves one deployment and what belongs to it.
+// Only returns the facts about one deployment: its sets and machines, and the health checks, budgets, classes and
+// Secrets that apply to its machines.
 func Only(f Facts, deployment string) Facts {
-	fam := familyOf(f)
+	inv := inventoryOf(f)
 	only := f
 	only.Deployments, only.Sets, only.Machines, only.Checks, only.Budgets = nil, nil, nil, nil, nil
 	for i := range f.Deployments {
@@ -57,10 +58,10 @@ func Only(f Facts, deployment string) Facts {
 			continue
 		}
 		only.Deployments = append(only.Deployments, *d)
-		for _, set := range fam.Sets(d) {
+		for _, set := range inv.Sets(d) {
 			only.Sets = append(only.Sets, *set)
 		}
-		for _, m := range fam.AllMachines(d) {
+		for _, m := range inv.AllMachines(d) {
 			only.Machines = append(only.Machines, *m)
 		}
 	}
@@ -84,7 +85,7 @@ func Only(f Facts, deployment string) Facts {
 	return only
 }
 
-// classesOf returns the classes of machines, and the Secrets that these refer to.
+// classesOf returns the classes of machines, and the Secrets that these classes refer to.
 func classesOf(f Facts, machines []v1beta1.Machine) (classes []v1beta1.MachineClass,
 	secrets []metav1.PartialObjectMetadata) {
 	used := map[string]bool{}

@@ -18,13 +18,14 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
-func said(kind string, status metav1.ConditionStatus, reason, message string, since time.Duration) metav1.Condition {
+// cond returns a condition that changed some time ago.
+func cond(kind string, status metav1.ConditionStatus, reason, message string, since time.Duration) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(since),
 		ObservedGeneration: 1}
 }
@@ -44,7 +45,7 @@ func deployment(name string, replicas int32, conditions ...metav1.Condition) v1b
 	}
 	d.Status.ObservedGeneration, d.Status.CurrentRevision = 1, 2
 	d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = replicas, replicas, replicas
-	d.Status.Conditions = append([]metav1.Condition{said(v1beta1.ConditionRollingOut, off, v1beta1.ReasonRolloutComplete,
+	d.Status.Conditions = append([]metav1.Condition{cond(v1beta1.ConditionRollingOut, off, v1beta1.ReasonRolloutComplete,
 		"", time.Hour)}, conditions...)
 	return d
 }
@@ -60,7 +61,7 @@ func set(owner, name, revision string, replicas int32) v1beta1.MachineSet {
 	return s
 }
 
-// machine makes one that runs; changes make it something else.
+// machine returns a running machine with the given changes.
 func machine(set, name string, changes ...func(*v1beta1.Machine)) v1beta1.Machine {
 	m := v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID(name),
 		CreationTimestamp: ago(time.Hour), Labels: map[string]string{"pool": set}}}
@@ -70,7 +71,7 @@ func machine(set, name string, changes ...func(*v1beta1.Machine)) v1beta1.Machin
 	m.Status.Phase, m.Status.NodeRef = v1beta1.MachineRunning, &v1beta1.NodeRef{Name: "node-" + name}
 	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy,
 		v1beta1.ConditionUpToDate, v1beta1.ConditionReady} {
-		m.Status.Conditions = append(m.Status.Conditions, said(kind, on, "Fine", "", 50*time.Minute))
+		m.Status.Conditions = append(m.Status.Conditions, cond(kind, on, "Fine", "", 50*time.Minute))
 	}
 	for _, change := range changes {
 		change(&m)
@@ -78,26 +79,26 @@ func machine(set, name string, changes ...func(*v1beta1.Machine)) v1beta1.Machin
 	return m
 }
 
-func starting(reason string, since time.Duration) func(*v1beta1.Machine) {
+func notLaunched(reason string, since time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Phase, m.Status.NodeRef, m.CreationTimestamp = v1beta1.MachinePending, nil, ago(since)
-		m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionLaunched, off, reason, "", since),
-			said(v1beta1.ConditionReady, off, reason, "", since)}
+		m.Status.Conditions = []metav1.Condition{cond(v1beta1.ConditionLaunched, off, reason, "", since),
+			cond(v1beta1.ConditionReady, off, reason, "", since)}
 	}
 }
 
-func leaving(reason string) func(*v1beta1.Machine) {
+func deleted(reason string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		at := ago(9 * time.Minute)
 		m.DeletionTimestamp, m.Status.Phase = &at, v1beta1.MachineDeleting
-		m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionDeleting, on, reason, "", 9*time.Minute),
-			said(v1beta1.ConditionReady, off, reason, "", 9*time.Minute)}
+		m.Status.Conditions = []metav1.Condition{cond(v1beta1.ConditionDeleting, on, reason, "", 9*time.Minute),
+			cond(v1beta1.ConditionReady, off, reason, "", 9*time.Minute)}
 	}
 }
 
-func broken(m *v1beta1.Machine) {
+func vanished(m *v1beta1.Machine) {
 	m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureInstanceVanished
-	m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionReady, off, v1beta1.ReasonInstanceVanished, "",
+	m.Status.Conditions = []metav1.Condition{cond(v1beta1.ConditionReady, off, v1beta1.ReasonInstanceVanished, "",
 		time.Minute)}
 }
 
@@ -106,7 +107,7 @@ func running(name string) why.Process {
 	return why.Process{Name: name, Known: true, Running: true, Seen: &seen}
 }
 
-// healthy is a fleet in order, of one deployment with two revisions.
+// healthy returns a healthy fleet: one deployment with two revisions.
 func healthy() Facts {
 	f := Facts{Now: now, Namespace: "prod", Deployments: []v1beta1.MachineDeployment{deployment("web", 3)},
 		Sets:      []v1beta1.MachineSet{set("web", "web-new", "2", 3), set("web", "web-old", "1", 0)},
@@ -118,12 +119,12 @@ func healthy() Facts {
 	return f
 }
 
-// unmakeable is settled, and none of its machines could be made again.
-func unmakeable() Facts {
+// withBrokenSources returns a fleet that runs, but whose classes and Secrets have problems.
+func withBrokenSources() Facts {
 	f := healthy()
 	class := func(name string, ready metav1.ConditionStatus, reason, message string) v1beta1.MachineClass {
 		c := v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}}
-		c.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionReady, ready, reason, message, time.Hour)}
+		c.Status.Conditions = []metav1.Condition{cond(v1beta1.ConditionReady, ready, reason, message, time.Hour)}
 		return c
 	}
 	going := class("going", on, v1beta1.ReasonValid, "")
@@ -140,34 +141,34 @@ func unmakeable() Facts {
 	return f
 }
 
-// troubled has something of everything.
+// troubled returns a fleet with many different problems.
 func troubled() Facts {
 	f := healthy()
 	failedAt := ago(3 * time.Hour)
 	f.Deployments[0].Status.RecentFailures = []v1beta1.FailedMachine{{Name: "web-old-9", Reason: "InstanceVanished",
 		Message: "instance i-9 \x1b[2Jdoes not exist", Time: &failedAt}}
 	longAgo, justNow := ago(72*time.Hour), ago(2*time.Minute)
-	rolling := deployment("api", 2, said(v1beta1.ConditionProgressing, off, v1beta1.ReasonRevisionFailing,
+	rolling := deployment("api", 2, cond(v1beta1.ConditionProgressing, off, v1beta1.ReasonRevisionFailing,
 		"3 machines of set api-new in a row\x1b[2J failed.", time.Minute))
 	rolling.Status.RecentFailures = []v1beta1.FailedMachine{
 		{Name: "api-new-7", Reason: "CreateError", Message: "quota of vCPUs is 8, 12 are asked for", Time: &justNow},
 		{Name: "api-old-1", Reason: "web-health", Message: "the Node was not Ready for 10m", Time: &longAgo}}
-	paused := deployment("db", 1, said(v1beta1.ConditionProgressing, metav1.ConditionUnknown,
+	paused := deployment("db", 1, cond(v1beta1.ConditionProgressing, metav1.ConditionUnknown,
 		v1beta1.ReasonDeploymentPaused, "", time.Minute))
 	paused.Spec.Paused = true
-	frozen := deployment("burst", 1, said(v1beta1.ConditionFrozen, on, v1beta1.ReasonOvershoot,
+	frozen := deployment("burst", 1, cond(v1beta1.ConditionFrozen, on, v1beta1.ReasonOvershoot,
 		"9 machines where at most 4 are tolerated.", 3*time.Minute))
 	f.Deployments = append(f.Deployments, rolling, paused, frozen)
 	lone := set("", "lone", "", 2)
-	lone.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionReplicaFailure, on,
+	lone.Status.Conditions = []metav1.Condition{cond(v1beta1.ConditionReplicaFailure, on,
 		v1beta1.ReasonMachineCreateFailed, "quota exceeded", time.Minute)}
 	f.Sets = append(f.Sets, set("api", "api-new", "2", 2), set("api", "api-old", "1", 1),
 		set("burst", "burst-1", "2", 1), lone)
 	f.Machines = append(f.Machines,
-		machine("api-new", "api-new-0", starting(v1beta1.ReasonClassNotFound, 4*time.Minute)),
-		machine("api-new", "api-new-1", starting(v1beta1.ReasonClassNotFound, 2*time.Minute)),
-		machine("api-old", "api-old-0", leaving(v1beta1.ReasonBlockedByDisruptionBudget)),
-		machine("burst-1", "burst-1-0", broken), machine("lone", "lone-0"), machine("", "hand-made"),
+		machine("api-new", "api-new-0", notLaunched(v1beta1.ReasonClassNotFound, 4*time.Minute)),
+		machine("api-new", "api-new-1", notLaunched(v1beta1.ReasonClassNotFound, 2*time.Minute)),
+		machine("api-old", "api-old-0", deleted(v1beta1.ReasonBlockedByDisruptionBudget)),
+		machine("burst-1", "burst-1-0", vanished), machine("lone", "lone-0"), machine("", "hand-made"),
 		machine("", "kept", func(m *v1beta1.Machine) {
 			m.Annotations = map[string]string{v1beta1.AnnotationPreservedUntil: "2026-07-03T12:00:00Z"}
 		}),
@@ -175,11 +176,11 @@ func troubled() Facts {
 	allowed := v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "fine"}}
 	allowed.Status = v1beta1.MachineHealthCheckStatus{ExpectedMachines: 3, CurrentHealthy: 2, RemediationsAllowed: 1,
 		Targets: []string{"web-new-0"},
-		Conditions: []metav1.Condition{said(v1beta1.ConditionRemediationAllowed, on, v1beta1.ReasonRemediationAllowed, "",
+		Conditions: []metav1.Condition{cond(v1beta1.ConditionRemediationAllowed, on, v1beta1.ReasonRemediationAllowed, "",
 			time.Hour)}}
 	stopped := v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "stopped"}}
 	stopped.Status = v1beta1.MachineHealthCheckStatus{ExpectedMachines: 8, CurrentHealthy: 2,
-		Conditions: []metav1.Condition{said(v1beta1.ConditionRemediationAllowed, off, v1beta1.ReasonControlPlaneUnreachable,
+		Conditions: []metav1.Condition{cond(v1beta1.ConditionRemediationAllowed, off, v1beta1.ReasonControlPlaneUnreachable,
 			"", 2*time.Minute)}}
 	f.Checks = []v1beta1.MachineHealthCheck{stopped, allowed,
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "new"}}}
@@ -198,15 +199,15 @@ func troubled() Facts {
 	return f
 }
 
-// budget is one that was counted, and cannot be understood for a reason.
+// budget returns a budget that was processed. If there is a problem, it is the reason why the budget is invalid.
 func budget(name string, allowed *int32, problem string) v1beta1.MachineDisruptionBudget {
 	b := v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}}
 	b.Status = v1beta1.MachineDisruptionBudgetStatus{Selected: 9, Disrupted: 1, Allowed: allowed,
-		Conditions: []metav1.Condition{said(v1beta1.ConditionValid, metav1.ConditionTrue, v1beta1.ReasonBudgetUnderstood, "",
+		Conditions: []metav1.Condition{cond(v1beta1.ConditionValid, metav1.ConditionTrue, v1beta1.ReasonBudgetUnderstood, "",
 			time.Hour)}}
 	if problem != "" {
-		b.Status.Conditions[0] = said(v1beta1.ConditionValid, metav1.ConditionFalse, problem,
-			"The budget allows no disruption because it cannot be understood: spec.windows[0].", time.Hour)
+		b.Status.Conditions[0] = cond(v1beta1.ConditionValid, metav1.ConditionFalse, problem,
+			"The budget allows no disruption because it is invalid: spec.windows[0].", time.Hour)
 	}
 	return b
 }

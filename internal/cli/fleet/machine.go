@@ -14,33 +14,33 @@ import (
 type Machine struct {
 	Namespace string
 	Name      string
-	// Set and Deployment own it; empty where there is none.
+	// Set and Deployment are the names of the owners, empty if there are none.
 	Set        string
 	Deployment string
-	// State is its phase, Ready its condition.
+	// State is the phase. Ready is the status of the condition Ready.
 	State string
 	Ready bool
-	// Node is the one that it became, Zone that of its instance, Version that of its kubelet.
+	// Node is the name of the Node, Zone is the zone of the instance, and Version is the version of the kubelet.
 	Node    string
 	Zone    string
 	Version string
-	// ProviderID names the instance at its cloud.
+	// ProviderID names the instance in its cloud.
 	ProviderID string
 	Created    time.Time
-	// Reason is what it waits for, Explanation the same in a sentence, Message the controller's own words, Since since
-	// when; empty where it is settled.
+	// Reason is what the machine waits for, Explanation explains it in a sentence, Message is the message of the
+	// controller, and Since is since when the machine waits. They are empty if the machine waits for nothing.
 	Reason      string
 	Explanation string
 	Message     string
 	Since       *time.Time
-	// Deleting says that it is being deleted.
+	// Deleting is true if the machine is being deleted.
 	Deleting bool
 }
 
-// Settled reports whether the machine runs, is what its specification asks for, and waits for nothing.
+// Settled reports whether the machine runs, matches its specification, and waits for nothing.
 func (m Machine) Settled() bool { return m.Reason == "" }
 
-// MachineOf makes the view of a machine.
+// MachineOf returns the view of a machine.
 func MachineOf(m *v1beta1.Machine) Machine {
 	x := Machine{Namespace: m.Namespace, Name: m.Name, Created: m.CreationTimestamp.UTC(), State: string(m.Status.Phase),
 		Ready:      meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady),

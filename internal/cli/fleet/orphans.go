@@ -16,30 +16,31 @@ import (
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// Orphans is what the providers' processes found at their clouds that has no Machine.
+// Orphans are the instances without a Machine that the provider processes found in their clouds.
 type Orphans struct {
-	// Now is the time at which it was so.
+	// Now is the time at which the reports were read.
 	Now time.Time `json:"now"`
-	// Namespace is the one whose machines' instances are shown, empty for all.
+	// Namespace is the namespace of the former machines of the shown instances. It is empty for all namespaces.
 	Namespace string `json:"namespace,omitempty"`
-	// Reports are one for each provider, in the order of their names.
+	// Reports has one report for each provider, sorted by name.
 	Reports []OrphanReport `json:"reports"`
-	// Elsewhere is how many there are of other namespaces.
+	// Elsewhere is the number of instances of other namespaces.
 	Elsewhere int `json:"elsewhere"`
-	// Unread says what could not be read, and why.
+	// Unread are sentences about objects that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// OrphanReport is what one provider's process reported.
+// OrphanReport is the report of one provider process.
 type OrphanReport struct {
 	ledger.Page
-	// Undescribed is how many instances of all namespaces are counted in Total and not described in Entries.
+	// Undescribed is the number of instances, of all namespaces, that Total counts and Entries does not list.
 	Undescribed int `json:"undescribed,omitempty"`
-	// Process is the one that informs it.
+	// Process is the process that writes the report.
 	Process why.Process `json:"process"`
 }
 
-// OrphansOf makes the view of what was read: pages, and the process of each by the provider's name.
+// OrphansOf computes the view from the reports of the providers. processes has the process of each report by
+// ledger.Key.
 func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes map[string]why.Process) Orphans {
 	o := Orphans{Now: now, Namespace: namespace, Reports: []OrphanReport{}}
 	for _, page := range pages {
@@ -59,8 +60,8 @@ func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes m
 	return o
 }
 
-// withForceDeleted adds to the entries of a page what Machines that were deleted by force may have left and no check
-// has found.
+// withForceDeleted adds to the entries of a page what force-deleted Machines may have left, unless a check has found
+// it.
 func withForceDeleted(page ledger.Page) ledger.Page {
 	found := map[string]bool{}
 	for _, e := range page.Entries {
@@ -77,35 +78,35 @@ func withForceDeleted(page ledger.Page) ledger.Page {
 	return page
 }
 
-// Outcome says what becomes of an instance, by the word that the provider's check has for it. period is the time
-// between two checks.
-func Outcome(word string, period time.Duration) string {
-	switch orphans.Outcome(word) {
+// Outcome explains the outcome of a provider's check for one instance. period is the time between two checks.
+func Outcome(outcome string, period time.Duration) string {
+	switch orphans.Outcome(outcome) {
 	case orphans.Delete:
-		return "is being removed"
+		return "being removed"
 	case orphans.Report:
-		return "is left where it is: --orphan-action=report"
+		return "kept, because of --orphan-action=report"
 	case orphans.Duplicate:
-		return "is left where it is: its machine exists and has another instance"
+		return "kept, because its machine exists and has another instance"
 	case orphans.Unconfirmed:
-		return "was seen once; the next check, within " + duration.HumanDuration(period) + ", decides"
+		return "found once; the next check, within " + duration.HumanDuration(period) + ", decides"
 	case orphans.TooYoung:
-		return "is younger than --orphan-min-age; a later check decides"
+		return "kept for now, because it is younger than --orphan-min-age"
 	case orphans.AfterOutage:
-		return "is left alone for now: a cluster was unreachable not long ago"
+		return "kept for now, because a cluster was unreachable recently"
 	case orphans.MostOrphaned:
-		return "is not removed until a person confirms: so many lost their machines at once (see the class's condition OrphanRemovalBlocked)"
+		return "kept until an administrator confirms the removal, because most instances lost their machines at once (see the condition OrphanRemovalBlocked of the class)"
 	case orphans.NodeReady:
-		return "is not removed until a person confirms: its Node is Ready (see the class's condition OrphanRemovalBlocked)"
+		return "kept until an administrator confirms the removal, because its Node is Ready (see the condition OrphanRemovalBlocked of the class)"
 	case orphans.ForceDeleted:
-		return "may remain: its machine was deleted by force. It is removed when a check finds it"
+		return "may remain, because its machine was force-deleted; removed when a check finds it"
 	case orphans.OverLimit:
-		return "will be removed, and waits: one check removes only so many (--orphan-max-deletes)"
+		return "removed by a later check, because one check removes at most --orphan-max-deletes instances"
 	}
-	return word
+	return outcome
 }
 
-// EntryName is the provider ID or, of parts without an instance, the last words of their names.
+// EntryName returns the name of an entry: the provider ID or, for parts without an instance, the last segments of their
+// names.
 func EntryName(e ledger.Entry) string {
 	switch {
 	case e.ProviderID == "" && e.Outcome == string(orphans.ForceDeleted):
@@ -117,14 +118,14 @@ func EntryName(e ledger.Entry) string {
 	for i, part := range e.Parts {
 		short[i] = part[strings.LastIndex(part, "/")+1:]
 	}
-	return "no instance; parts " + strings.Join(short, " ")
+	return "no instance, only " + strings.Join(short, " ")
 }
 
-// Text writes it for people.
+// Text writes the orphans as text.
 func (o Orphans) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(o.Reports) == 0 {
-		fmt.Fprintln(out, "No provider's process has reported yet what it found at its cloud.")
+		fmt.Fprintln(out, "No provider process has reported orphans yet.")
 	}
 	for i, r := range o.Reports {
 		if i > 0 {
@@ -133,7 +134,7 @@ func (o Orphans) Text(w io.Writer, style printer.Style) error {
 		o.report(out, r, style)
 	}
 	if o.Elsewhere > 0 {
-		fmt.Fprintf(out, "\n%d more in other namespaces: -A shows them.\n", o.Elsewhere)
+		fmt.Fprintf(out, "\n%d more in other namespaces. To see them, use -A.\n", o.Elsewhere)
 	}
 	for _, u := range o.Unread {
 		fmt.Fprintf(out, "%s\n", style.Faint(printer.Clean(u)))
@@ -145,18 +146,18 @@ func (o Orphans) Text(w io.Writer, style printer.Style) error {
 // Interval is the time between two checks of the provider.
 func (r OrphanReport) Interval() time.Duration { return time.Duration(r.Period) * time.Second }
 
-// Checks says how often the provider's process checks its cloud, or that it does not.
+// Checks returns a clause about the provider process: how often it checks its cloud, or that it does not run.
 func (r OrphanReport) Checks(now time.Time) string {
-	every := "checks every " + duration.HumanDuration(r.Interval())
+	every := "the process checks every " + duration.HumanDuration(r.Interval())
 	switch {
 	case r.Process.Running:
 		return every
 	case r.Process.Known && r.Process.Seen != nil:
-		return "is not running, for " + printer.Age(now, *r.Process.Seen) + " now"
+		return "the process has not been running for " + printer.Age(now, *r.Process.Seen)
 	case r.Process.Known:
-		return "is not running"
+		return "the process is not running"
 	}
-	return every + "; whether its process is running is not known"
+	return every + " if it runs, but no Lease of it was found"
 }
 
 func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style) {
@@ -174,28 +175,28 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style)
 		found = style.Warn(fmt.Sprintf("%d found", r.Total))
 	}
 	if r.Stopped != "" {
-		found = style.Bad("nothing is looked for: ") + printer.Clean(r.Stopped)
+		found = style.Bad("checks are stopped: ") + printer.Clean(r.Stopped)
 	}
-	fmt.Fprintf(w, "%s: %s. It %s; the last report is %s old.\n", style.Strong(name), found, listing,
+	fmt.Fprintf(w, "%s: %s (%s; the last report is %s old).\n", style.Strong(name), found, listing,
 		printer.Age(o.Now, r.Written))
 	for _, u := range r.Unlisted {
 		fmt.Fprintf(w, "%s: the instances of %s could not be listed (%s).\n", style.Warn("Not checked"),
 			printer.Clean(u.Source), printer.Clean(u.Why))
 	}
 	if len(r.Entries) > 0 {
-		head := []string{"INSTANCE", "WAS OF MACHINE", "FOUND BY", "SEEN FIRST", "MADE", "WHAT OF IT"}
+		head := []string{"INSTANCE", "FORMER MACHINE", "FOUND BY", "FIRST SEEN", "CREATED", "STATUS"}
 		rows := make([][]string, len(r.Entries))
 		for i, e := range r.Entries {
-			made := "unknown"
+			created := "unknown"
 			if e.Launched != nil {
-				made = printer.Age(o.Now, *e.Launched) + " ago"
+				created = printer.Age(o.Now, *e.Launched) + " ago"
 			}
 			rows[i] = []string{printer.Clean(EntryName(e)), printer.Clean(e.Machine), printer.Clean(e.Source),
-				printer.Age(o.Now, e.FirstSeen) + " ago", made, Outcome(e.Outcome, period)}
+				printer.Age(o.Now, e.FirstSeen) + " ago", created, Outcome(e.Outcome, period)}
 		}
 		_ = printer.Table(w, head, rows)
 	}
 	if r.Undescribed > 0 {
-		fmt.Fprintf(w, "Only the first %d are reported one by one.\n", ledger.MostEntries)
+		fmt.Fprintf(w, "Only the first %d instances are listed.\n", ledger.MostEntries)
 	}
 }

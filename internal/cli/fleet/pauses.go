@@ -8,25 +8,25 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// Pauses are the fleets that were paused or resumed.
+// Pauses are the results of pausing or resuming the fleets of namespaces.
 type Pauses struct {
 	// Kind is PauseResult.
 	Kind       string  `json:"kind"`
 	Namespaces []Pause `json:"namespaces"`
 }
 
-// Pause is what was done to the fleet of a namespace.
+// Pause is the result of pausing or resuming the fleet of a namespace.
 type Pause struct {
 	Namespace string `json:"namespace"`
 	// Done is "paused", "already paused" or "resumed".
 	Done string `json:"done"`
-	// Since is when it was paused, By the user who did that, and Reason why.
+	// Since is when the fleet was paused, By is the user who paused it, and Reason is why.
 	Since  string `json:"since"`
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// Text writes a line for each namespace.
+// Text writes one line for each namespace.
 func (p Pauses) Text(w io.Writer, _ printer.Style) error {
 	var out strings.Builder
 	for _, x := range p.Namespaces {
@@ -40,7 +40,7 @@ func (p Pauses) Text(w io.Writer, _ printer.Style) error {
 	return err
 }
 
-// prefixed returns a text of somebody with a prefix, empty if there is none.
+// prefixed returns a user's text with a prefix, or an empty string if there is no text.
 func prefixed(prefix, text string) string {
 	if text = printer.Clean(text); text == "" {
 		return ""

@@ -16,49 +16,50 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Status is the fleet at a check.
+// Status is the status of all fleets of a namespace, or of all namespaces.
 type Status struct {
-	// Now is the time at which it was so.
+	// Now is the time at which the objects were read.
 	Now time.Time `json:"now"`
-	// Namespace is the one that was checked, empty for all.
+	// Namespace is the namespace that was read. It is empty for all namespaces.
 	Namespace string `json:"namespace,omitempty"`
-	// Deployments, and Sets that have no deployment.
+	// Deployments are the deployments, and Sets are the standalone sets.
 	Deployments []Scaled `json:"deployments"`
 	Sets        []Scaled `json:"sets"`
-	// Loose are machines that belong to no set, by name.
+	// Loose are the machines without a set, by name.
 	Loose []Loose `json:"machinesWithoutSet"`
-	// Freezes are what holds back the making and exchange of machines.
+	// Freezes are the deployments and sets that are frozen.
 	Freezes []Freeze `json:"freezes"`
-	// HealthChecks are all of them.
+	// HealthChecks are all health checks.
 	HealthChecks []HealthCheck `json:"healthChecks"`
 	// Budgets are the disruption budgets.
 	Budgets []Budget `json:"disruptionBudgets"`
-	// Sources are the classes and Secrets of which no machine can be made, or that are being deleted.
+	// Sources are the classes and Secrets from which no machine can be created, or which are being deleted.
 	Sources []Source `json:"classesAndSecrets"`
 	// Orphans are the instances without a Machine whose tags name a Machine of the namespace.
 	Orphans []Orphan `json:"instancesWithoutMachine"`
-	// Edited are the machines that are not what their set would make.
+	// Edited are the machines that differ from the template of their set.
 	Edited []Edited `json:"editedMachines"`
-	// Waiting is what machines that are not settled wait for.
+	// Waiting is what machines wait for.
 	Waiting []why.Group `json:"waiting"`
-	// RecentFailures are machines of the deployments that failed, newest first. They may be repaired or gone.
+	// RecentFailures are failures of machines of the deployments, newest first. The machines may have recovered or be
+	// gone.
 	RecentFailures []why.Failure `json:"recentFailures"`
-	// Machines is how many there are, Settled how many of them run, are up to date and wait for nothing.
+	// Machines is the number of machines. Settled is how many of them run, are up to date and wait for nothing.
 	Machines int `json:"machines"`
 	Settled  int `json:"settled"`
-	// ToReplace is how many of them a person wants to be replaced by others, which may have to wait for a budget.
+	// ToReplace is the number of machines that are marked for replacement. A budget may delay that.
 	ToReplace int `json:"toReplace,omitempty"`
-	// Processes are those that serve what is here, as their leases tell.
+	// Processes are the processes that serve the objects, as their Leases show them.
 	Processes []why.Process `json:"processes"`
-	// Unread says what could not be read, and why.
+	// Unread are sentences about objects that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Scaled is a deployment, or a set without one.
+// Scaled is a deployment or a standalone set.
 type Scaled struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Desired is replicas. The other numbers are counted from the machines, those being deleted in Deleting only.
+	// Desired is replicas. The other numbers count machines. Machines that are being deleted count only in Deleting.
 	Desired   int32 `json:"desired"`
 	Updated   int   `json:"updated"`
 	Ready     int   `json:"ready"`
@@ -66,16 +67,17 @@ type Scaled struct {
 	Updating  int   `json:"updating"`
 	Failed    int   `json:"failed"`
 	Deleting  int   `json:"deleting"`
-	// Strategy is that of a deployment.
+	// Strategy is the rollout strategy of a deployment.
 	Strategy string `json:"strategy,omitempty"`
-	// Rollout is a rollout.State, or NotReady. Of a set it is AsDeclared, or Frozen, ReplicaFailure, Scaling or NotReady.
+	// Rollout is a rollout.State or NotReady for a deployment. For a set, it is AsDeclared, Frozen, ReplicaFailure,
+	// Scaling or NotReady.
 	Rollout string `json:"rollout"`
-	// Reason and Message are those of the condition that reports it.
+	// Reason and Message are taken from the condition that reports Rollout.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// asDeclared is the Rollout of a set that needs nothing.
+// asDeclared is the Rollout of a set that is as specified.
 const asDeclared = "AsDeclared"
 
 // Loose is a machine without a set.
@@ -83,11 +85,11 @@ type Loose struct {
 	Namespace string               `json:"namespace"`
 	Name      string               `json:"name"`
 	Phase     v1beta1.MachinePhase `json:"phase,omitempty"`
-	// PreservedUntil is when it is deleted, if it was preserved.
+	// PreservedUntil is the time at which a preserved machine is deleted.
 	PreservedUntil string `json:"preservedUntil,omitempty"`
 }
 
-// Freeze is one object that is held back.
+// Freeze is a deployment or set that is frozen.
 type Freeze struct {
 	Namespace   string     `json:"namespace"`
 	Object      string     `json:"object"`
@@ -97,7 +99,7 @@ type Freeze struct {
 	Since       *time.Time `json:"since,omitempty"`
 }
 
-// Source is a class, or a Secret, with which something is wrong.
+// Source is a class or Secret with a problem.
 type Source struct {
 	Namespace   string     `json:"namespace"`
 	Object      string     `json:"object"`
@@ -106,54 +108,54 @@ type Source struct {
 	Since       *time.Time `json:"since,omitempty"`
 }
 
-// Edited is a machine whose specification somebody changed within its set.
+// Edited is a machine whose specification differs from the template of its set.
 type Edited struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Field is the first that differs, Is its value and Set that of the set's template.
+	// Field is the first field that differs. Is is its value, and Set is the value in the template.
 	Field string `json:"field"`
 	Is    string `json:"is"`
 	Set   string `json:"set"`
 }
 
-// HealthCheck is what a health check tells.
+// HealthCheck is the status of a MachineHealthCheck.
 type HealthCheck struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Machines  int32  `json:"machines"`
 	Healthy   int32  `json:"healthy"`
-	// Unhealthy are the names of the machines that it judged so.
+	// Unhealthy are the names of the unhealthy machines.
 	Unhealthy []string `json:"unhealthy,omitempty"`
-	// RemediationsAllowed is how many more may become unhealthy until it has none replaced any more.
+	// RemediationsAllowed is how many more machines may become unhealthy before the check stops requesting replacements.
 	RemediationsAllowed int32 `json:"remediationsAllowed"`
-	// Reason, Says and Since tell why nothing is replaced, if that is so.
+	// Reason, Explanation and Since are set if the check currently requests no replacements.
 	Reason      string     `json:"reason,omitempty"`
 	Explanation string     `json:"explanation,omitempty"`
 	Since       *time.Time `json:"since,omitempty"`
 }
 
-// StatusOf makes the view from what was read.
+// StatusOf computes the status from what was read.
 func StatusOf(f Facts) Status {
-	fam := familyOf(f)
+	inv := inventoryOf(f)
 	s := Status{
 		Now: f.Now, Namespace: f.Namespace, Processes: f.Processes, Unread: f.Unread, Machines: len(f.Machines),
 		Deployments: []Scaled{}, Sets: []Scaled{}, Loose: []Loose{}, Freezes: []Freeze{}, HealthChecks: []HealthCheck{},
-		Budgets: budgetsOf(f), Sources: sourcesOf(f), Orphans: orphansOf(f), Edited: editedOf(fam),
+		Budgets: budgetsOf(f), Sources: sourcesOf(f), Orphans: orphansOf(f), Edited: editedOf(inv),
 		RecentFailures: []why.Failure{},
 	}
 	for i := range f.Deployments {
 		d := &f.Deployments[i]
-		s.Deployments = append(s.Deployments, deploymentOf(d, fam))
-		s.frozen(d, "machinedeployment/"+d.Name)
+		s.Deployments = append(s.Deployments, deploymentOf(d, inv))
+		s.addFreeze(d, "machinedeployment/"+d.Name)
 		s.RecentFailures = append(s.RecentFailures, why.FailuresOf(d)...)
 	}
 	for i := range f.Sets {
-		s.frozen(&f.Sets[i], "machineset/"+f.Sets[i].Name)
+		s.addFreeze(&f.Sets[i], "machineset/"+f.Sets[i].Name)
 	}
-	for _, set := range fam.LooseSets {
-		s.Sets = append(s.Sets, setOf(set, fam))
+	for _, set := range inv.LooseSets {
+		s.Sets = append(s.Sets, setOf(set, inv))
 	}
-	for _, m := range fam.LooseMachines {
+	for _, m := range inv.LooseMachines {
 		s.Loose = append(s.Loose, Loose{m.Namespace, m.Name, m.Status.Phase, m.Annotations[v1beta1.AnnotationPreservedUntil]})
 	}
 	for i := range f.Checks {
@@ -195,7 +197,7 @@ func StatusOf(f Facts) Status {
 	return s
 }
 
-// count counts machines.
+// count adds machines to the numbers of a deployment or set.
 func (s *Scaled) count(machines []*v1beta1.Machine, updated func(*v1beta1.Machine) bool) {
 	for _, m := range machines {
 		if m.DeletionTimestamp != nil {
@@ -217,27 +219,27 @@ func (s *Scaled) count(machines []*v1beta1.Machine, updated func(*v1beta1.Machin
 	}
 }
 
-func deploymentOf(d *v1beta1.MachineDeployment, fam family) Scaled {
+func deploymentOf(d *v1beta1.MachineDeployment, inv inventoryAt) Scaled {
 	s := Scaled{
 		Namespace: d.Namespace, Name: d.Name, Desired: d.ReplicasOrDefault(), Available: d.Status.AvailableReplicas,
 		Strategy: string(d.Spec.Strategy.TypeOrDefault()),
 	}
-	current := CurrentSet(d, fam.Sets(d))
-	s.count(fam.AllMachines(d), func(m *v1beta1.Machine) bool {
+	current := CurrentSet(d, inv.Sets(d))
+	s.count(inv.AllMachines(d), func(m *v1beta1.Machine) bool {
 		owner := metav1.GetControllerOf(m)
 		return current != nil && owner.UID == current.UID
 	})
-	progress := rollout.Judge(d, fam.now)
+	progress := rollout.Judge(d, inv.now)
 	state := progress.State
 	s.Reason, s.Message = progress.Reason, progress.Message
-	if live := len(fam.AllMachines(d)) - s.Deleting; state == rollout.Complete || state == rollout.Scaling {
-		// There is nothing to roll out; that does not make it what was asked for, which the machines themselves show.
+	if live := len(inv.AllMachines(d)) - s.Deleting; state == rollout.Complete || state == rollout.Scaling {
+		// There is nothing to roll out, but machines may still be missing, surplus or not Ready.
 		state = rollout.Complete
 		switch {
 		case live != int(s.Desired) || s.Deleting > 0:
 			state = rollout.Scaling
 		case s.Ready < live:
-			state = rollout.State(notReady(fam.AllMachines(d), fam.now))
+			state = rollout.State(notReady(inv.AllMachines(d), inv.now))
 		}
 		if d.Spec.Paused {
 			state, s.Reason = rollout.Paused, v1beta1.ReasonDeploymentPaused
@@ -247,7 +249,7 @@ func deploymentOf(d *v1beta1.MachineDeployment, fam family) Scaled {
 	return s
 }
 
-// CurrentSet returns the set of the newest revision, nil if there is none: the one whose revision the deployment names.
+// CurrentSet returns the set whose revision is the current revision of the deployment, or nil.
 func CurrentSet(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet) *v1beta1.MachineSet {
 	for _, set := range sets {
 		if revision := set.Annotations[v1beta1.AnnotationRevision]; revision != "" &&
@@ -258,14 +260,14 @@ func CurrentSet(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet) *v1bet
 	return nil
 }
 
-func setOf(set *v1beta1.MachineSet, fam family) Scaled {
+func setOf(set *v1beta1.MachineSet, inv inventoryAt) Scaled {
 	s := Scaled{Namespace: set.Namespace, Name: set.Name, Desired: set.ReplicasOrDefault(),
 		Available: set.Status.AvailableReplicas, Rollout: asDeclared}
-	s.count(fam.Machines(set), func(m *v1beta1.Machine) bool {
+	s.count(inv.Machines(set), func(m *v1beta1.Machine) bool {
 		return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	})
-	if s.Ready < len(fam.Machines(set))-s.Deleting {
-		s.Rollout = notReady(fam.Machines(set), fam.now)
+	if s.Ready < len(inv.Machines(set))-s.Deleting {
+		s.Rollout = notReady(inv.Machines(set), inv.now)
 	}
 	for _, kind := range []string{v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure, v1beta1.ConditionScalingUp,
 		v1beta1.ConditionScalingDown} {
@@ -279,8 +281,8 @@ func setOf(set *v1beta1.MachineSet, fam family) Scaled {
 	return s
 }
 
-// frozen notes what holds an object back.
-func (s *Status) frozen(o interface {
+// addFreeze adds an object to the freezes if it is frozen.
+func (s *Status) addFreeze(o interface {
 	metav1.Object
 	GetConditions() []metav1.Condition
 }, object string) {
@@ -300,7 +302,7 @@ func checkOf(c *v1beta1.MachineHealthCheck) HealthCheck {
 	allowed := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionRemediationAllowed)
 	switch {
 	case allowed == nil:
-		h.Reason, h.Explanation = why.Unobserved, "No process has judged it yet."
+		h.Reason, h.Explanation = why.Unobserved, "The manager has not processed the health check yet."
 	case allowed.Status == metav1.ConditionFalse:
 		h.Reason, h.Explanation = allowed.Reason, why.MeaningOf(allowed.Type, allowed.Reason).Explanation
 		h.Since = timeOf(allowed.LastTransitionTime)

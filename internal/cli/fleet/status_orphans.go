@@ -9,22 +9,22 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// Orphan is an instance without a Machine, or the parts of one.
+// Orphan is an instance without a Machine, or the remaining parts of one.
 type Orphan struct {
-	// Namespace and Machine are what its tags name.
+	// Namespace and Machine are taken from the tags of the instance.
 	Namespace string `json:"namespace"`
 	Machine   string `json:"machine"`
 	Provider  string `json:"provider"`
-	// Instance is its provider ID, or the names of its parts.
+	// Instance is the provider ID, or the names of the parts.
 	Instance string `json:"instance"`
-	// FirstSeen is when the provider's process found it first.
+	// FirstSeen is when the provider process first found the instance.
 	FirstSeen time.Time `json:"firstSeen"`
-	// Outcome is what the last check made of it, and Explanation the same in words.
+	// Outcome is the outcome of the last check. Explanation explains it.
 	Outcome     string `json:"outcome"`
 	Explanation string `json:"explanation"`
 }
 
-// orphansOf returns the instances without a Machine, by the namespaces that their tags name.
+// orphansOf returns the instances without a Machine, sorted by the namespaces in their tags.
 func orphansOf(f Facts) []Orphan {
 	found := []Orphan{}
 	for _, r := range f.Orphans {
@@ -41,7 +41,7 @@ func orphansOf(f Facts) []Orphan {
 	return found
 }
 
-func (s Status) orphans(w *strings.Builder) {
+func (s Status) writeOrphans(w *strings.Builder) {
 	var rows [][]string
 	var namespaces []string
 	for _, o := range s.Orphans {
@@ -49,5 +49,5 @@ func (s Status) orphans(w *strings.Builder) {
 			printer.Age(s.Now, o.FirstSeen) + " ago", o.Explanation})
 		namespaces = append(namespaces, printer.Clean(o.Namespace))
 	}
-	s.rows(w, []string{"INSTANCE WITHOUT MACHINE", "WAS OF MACHINE", "SEEN FIRST", "WHAT BECOMES OF IT"}, rows, namespaces)
+	s.writeTable(w, []string{"INSTANCE WITHOUT MACHINE", "FORMER MACHINE", "FIRST SEEN", "STATUS"}, rows, namespaces)
 }

@@ -13,9 +13,9 @@ import (
 )
 
 // Rule: status-names-orphans.
-func TestStatusDoesNotSayThatAllIsSettledWhileInstancesHaveNoMachine(t *testing.T) {
+func TestStatusReportsOrphansAsProblem(t *testing.T) {
 	blocked := v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "small"}}
-	blocked.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionOrphanRemovalBlocked, metav1.ConditionTrue,
+	blocked.Status.Conditions = []metav1.Condition{cond(v1beta1.ConditionOrphanRemovalBlocked, metav1.ConditionTrue,
 		v1beta1.ReasonMostInstancesOrphaned, "3 instances have no Machine.", time.Minute)}
 	page := ledger.Page{Provider: "sim", Period: 1800, Total: 1, Entries: []ledger.Entry{{ProviderID: "sim://1",
 		Machine: "prod/lost", UID: "u", FirstSeen: now.Add(-40 * time.Minute), Outcome: "MostOrphaned"}}}
@@ -27,7 +27,7 @@ func TestStatusDoesNotSayThatAllIsSettledWhileInstancesHaveNoMachine(t *testing.
 			[]string{"machineclass/small", "3 instances have no Machine."}},
 		"instances of the namespace": {func(f *Facts) {
 			f.Orphans = OrphansOf(now, "prod", []ledger.Page{page}, nil).Reports
-		}, []string{"INSTANCE WITHOUT MACHINE", "sim://1", "lost", "40m ago", "until a person confirms"}},
+		}, []string{"INSTANCE WITHOUT MACHINE", "sim://1", "lost", "40m ago", "until an administrator confirms"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthy()
@@ -36,7 +36,7 @@ func TestStatusDoesNotSayThatAllIsSettledWhileInstancesHaveNoMachine(t *testing.
 			if err := StatusOf(f).Text(&out, printer.Style{}); err != nil {
 				t.Fatal(err)
 			}
-			for _, want := range append(c.wants, "see above what is wrong anyway") {
+			for _, want := range append(c.wants, "The tables above list other problems") {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("%q is missing in\n%s", want, out.String())
 				}

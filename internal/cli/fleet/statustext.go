@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Text writes it for people: a line for each thing, and nothing about what is as it should be but the fleet itself.
+// Text writes the status as text. It has a table for each kind of problem, so the status of a healthy fleet is short.
 func (s Status) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(s.Deployments)+len(s.Sets)+len(s.Loose) == 0 {
@@ -23,19 +23,19 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 		}
 		fmt.Fprintf(out, "There are no machines, sets or deployments %s.\n", where)
 	}
-	s.scaled(out, "DEPLOYMENT", s.Deployments, style)
-	s.scaled(out, "SET WITHOUT DEPLOYMENT", s.Sets, style)
-	s.loose(out)
-	s.checks(out, style)
-	s.budgets(out, style)
-	s.freezes(out, style)
-	s.sources(out, style)
-	s.orphans(out)
-	s.edited(out)
-	s.waiting(out, style)
-	s.recentFailures(out, style)
-	s.processes(out, style)
-	s.sum(out, style)
+	s.writeScaled(out, "DEPLOYMENT", s.Deployments, style)
+	s.writeScaled(out, "STANDALONE SET", s.Sets, style)
+	s.writeLoose(out)
+	s.writeChecks(out, style)
+	s.writeBudgets(out, style)
+	s.writeFreezes(out, style)
+	s.writeSources(out, style)
+	s.writeOrphans(out)
+	s.writeEdited(out)
+	s.writeWaiting(out, style)
+	s.writeRecentFailures(out, style)
+	s.writeProcesses(out, style)
+	s.writeSummary(out, style)
 	for _, u := range s.Unread {
 		fmt.Fprintf(out, "%s\n", style.Faint(printer.Clean(u)))
 	}
@@ -43,8 +43,8 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 	return err
 }
 
-// rows writes a table, with the namespace in front where there may be several.
-func (s Status) rows(w *strings.Builder, head []string, rows [][]string, namespaces []string) {
+// writeTable writes a table. Its first column is the namespace if all namespaces were read.
+func (s Status) writeTable(w *strings.Builder, head []string, rows [][]string, namespaces []string) {
 	if len(rows) == 0 {
 		return
 	}
@@ -60,9 +60,9 @@ func (s Status) rows(w *strings.Builder, head []string, rows [][]string, namespa
 	_ = printer.Table(w, head, rows)
 }
 
-func (s Status) scaled(w *strings.Builder, what string, all []Scaled, style printer.Style) {
-	head := []string{what, "DESIRED", "UPDATED", "READY", "AVAILABLE", "UPDATING", "FAILED", "DELETING"}
-	if what == "DEPLOYMENT" {
+func (s Status) writeScaled(w *strings.Builder, kind string, all []Scaled, style printer.Style) {
+	head := []string{kind, "DESIRED", "UPDATED", "READY", "AVAILABLE", "UPDATING", "FAILED", "DELETING"}
+	if kind == "DEPLOYMENT" {
 		head = append(head, "STRATEGY")
 	}
 	head = append(head, "STATE")
@@ -84,10 +84,10 @@ func (s Status) scaled(w *strings.Builder, what string, all []Scaled, style prin
 		}
 		rows, namespaces = append(rows, append(row, state)), append(namespaces, x.Namespace)
 	}
-	s.rows(w, head, rows, namespaces)
+	s.writeTable(w, head, rows, namespaces)
 }
 
-// because is the reason, where it says more than the state.
+// because returns the reason if it is more specific than the state.
 func because(x Scaled) string {
 	if x.Rollout == string(rollout.Failed) || x.Rollout == "ReplicaFailure" {
 		return x.Reason
@@ -108,7 +108,7 @@ func paint(state string, style printer.Style) string {
 	return state
 }
 
-func (s Status) loose(w *strings.Builder) {
+func (s Status) writeLoose(w *strings.Builder) {
 	var rows [][]string
 	var namespaces []string
 	for _, m := range s.Loose {
@@ -118,10 +118,10 @@ func (s Status) loose(w *strings.Builder) {
 		}
 		rows, namespaces = append(rows, []string{m.Name, string(m.Phase), note}), append(namespaces, m.Namespace)
 	}
-	s.rows(w, []string{"MACHINE WITHOUT SET", "PHASE", "NOTE"}, rows, namespaces)
+	s.writeTable(w, []string{"MACHINE WITHOUT SET", "PHASE", "NOTE"}, rows, namespaces)
 }
 
-func (s Status) checks(w *strings.Builder, style printer.Style) {
+func (s Status) writeChecks(w *strings.Builder, style printer.Style) {
 	var rows [][]string
 	var namespaces []string
 	for _, c := range s.HealthChecks {
@@ -138,10 +138,10 @@ func (s Status) checks(w *strings.Builder, style printer.Style) {
 			fmt.Sprint(c.RemediationsAllowed), note})
 		namespaces = append(namespaces, c.Namespace)
 	}
-	s.rows(w, []string{"HEALTH CHECK", "MACHINES", "HEALTHY", "MAY FAIL", "NOTE"}, rows, namespaces)
+	s.writeTable(w, []string{"HEALTH CHECK", "MACHINES", "HEALTHY", "MAY FAIL", "NOTE"}, rows, namespaces)
 }
 
-func (s Status) freezes(w *strings.Builder, style printer.Style) {
+func (s Status) writeFreezes(w *strings.Builder, style printer.Style) {
 	var rows [][]string
 	var namespaces []string
 	for _, f := range s.Freezes {
@@ -153,10 +153,10 @@ func (s Status) freezes(w *strings.Builder, style printer.Style) {
 		rows, namespaces = append(rows, []string{f.Object, style.Bad(f.Reason), age, message}), append(namespaces,
 			f.Namespace)
 	}
-	s.rows(w, []string{"FROZEN", "REASON", "FOR", "WHY"}, rows, namespaces)
+	s.writeTable(w, []string{"FROZEN", "REASON", "FOR", "MESSAGE"}, rows, namespaces)
 }
 
-func (s Status) sources(w *strings.Builder, style printer.Style) {
+func (s Status) writeSources(w *strings.Builder, style printer.Style) {
 	var rows [][]string
 	var namespaces []string
 	for _, x := range s.Sources {
@@ -171,10 +171,10 @@ func (s Status) sources(w *strings.Builder, style printer.Style) {
 		rows, namespaces = append(rows, []string{x.Object, reason, age, printer.Clean(x.Explanation)}), append(namespaces,
 			x.Namespace)
 	}
-	s.rows(w, []string{"CLASS OR SECRET", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
+	s.writeTable(w, []string{"CLASS OR SECRET", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
 }
 
-func (s Status) edited(w *strings.Builder) {
+func (s Status) writeEdited(w *strings.Builder) {
 	var rows [][]string
 	var namespaces []string
 	for _, x := range s.Edited {
@@ -182,11 +182,12 @@ func (s Status) edited(w *strings.Builder) {
 			printer.Fit(printer.Clean(x.Set), 40)})
 		namespaces = append(namespaces, x.Namespace)
 	}
-	s.rows(w, []string{"MACHINE EDITED BY HAND", "FIELD", "VALUE", "IN ITS SET"}, rows, namespaces)
+	s.writeTable(w, []string{"EDITED MACHINE", "FIELD", "VALUE", "VALUE IN TEMPLATE"}, rows, namespaces)
 }
 
-// waiting has names of machines that carry their namespace where there may be several.
-func (s Status) waiting(w *strings.Builder, style printer.Style) {
+// writeWaiting has no column for the namespace, because the machines of a group may be in several. Their names include
+// it.
+func (s Status) writeWaiting(w *strings.Builder, style printer.Style) {
 	if len(s.Waiting) == 0 {
 		return
 	}
@@ -202,17 +203,17 @@ func (s Status) waiting(w *strings.Builder, style printer.Style) {
 	if w.Len() > 0 {
 		w.WriteString("\n")
 	}
-	_ = printer.Table(w, []string{"WAITING FOR", "MACHINES", "OLDEST", "WHICH", "MEANS"}, rows)
+	_ = printer.Table(w, []string{"WAITING FOR", "MACHINES", "OLDEST", "NAMES", "MEANING"}, rows)
 }
 
-// mostFailures is how many recent failures fit on the screen.
-const mostFailures = 5
+// maxFailures is how many recent failures are shown without -o wide.
+const maxFailures = 5
 
-func (s Status) recentFailures(w *strings.Builder, style printer.Style) {
+func (s Status) writeRecentFailures(w *strings.Builder, style printer.Style) {
 	shown := s.RecentFailures
 	if !style.Wide {
 		shown = why.Lately(shown, s.Now)
-		shown = shown[:min(len(shown), mostFailures)]
+		shown = shown[:min(len(shown), maxFailures)]
 	}
 	var rows [][]string
 	var namespaces []string
@@ -225,10 +226,10 @@ func (s Status) recentFailures(w *strings.Builder, style printer.Style) {
 			printer.Clean(f.Message)})
 		namespaces = append(namespaces, f.Namespace)
 	}
-	s.rows(w, []string{"RECENT FAILURE", "DEPLOYMENT", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
+	s.writeTable(w, []string{"RECENT FAILURE", "DEPLOYMENT", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
 }
 
-func (s Status) processes(w *strings.Builder, style printer.Style) {
+func (s Status) writeProcesses(w *strings.Builder, style printer.Style) {
 	lines := []string{}
 	for _, p := range s.Processes {
 		what, more := p.Trouble(s.Now)
@@ -245,17 +246,18 @@ func (s Status) processes(w *strings.Builder, style printer.Style) {
 	}
 }
 
-func (s Status) sum(w *strings.Builder, style printer.Style) {
+func (s Status) writeSummary(w *strings.Builder, style printer.Style) {
+	machines := wording.Count(s.Machines, "machine")
 	switch waiting := s.Machines - s.Settled; {
 	case s.Machines == 0:
 	case waiting == 0 && len(s.Sources)+len(s.Edited)+len(s.Orphans) > 0:
-		fmt.Fprintf(w, "\n%s, all settled; see above what is wrong anyway.\n", wording.Count(s.Machines, "machine"))
+		fmt.Fprintf(w, "\n%s, none waiting. The tables above list other problems.\n", machines)
 	case waiting == 0 && s.ToReplace > 0:
-		fmt.Fprintf(w, "\n%s, all settled, %d still to be replaced.\n", wording.Count(s.Machines, "machine"), s.ToReplace)
+		fmt.Fprintf(w, "\n%s, none waiting, %d still to be replaced.\n", machines, s.ToReplace)
 	case waiting == 0 && s.changing():
-		fmt.Fprintf(w, "\n%s, all settled; see above what is still to be changed.\n", wording.Count(s.Machines, "machine"))
+		fmt.Fprintf(w, "\n%s, none waiting. The tables above show what still changes.\n", machines)
 	case waiting == 0:
-		fmt.Fprintf(w, "\n%s\n", style.Good(wording.Count(s.Machines, "machine")+", all settled."))
+		fmt.Fprintf(w, "\n%s\n", style.Good(machines+", none waiting."))
 	default:
 		g := s.Waiting[0]
 		name, namespace := g.Machines[0], ""
@@ -264,13 +266,12 @@ func (s Status) sum(w *strings.Builder, style printer.Style) {
 		} else if s.Namespace != "" {
 			namespace = " -n " + s.Namespace
 		}
-		fmt.Fprintf(w, "\n%s, %d not settled. machinist why machine/%s%s says more.\n", wording.Count(s.Machines, "machine"),
-			waiting, name, namespace)
+		fmt.Fprintf(w, "\n%s, %d waiting. To see why, run machinist why machine/%s%s\n", machines, waiting, name, namespace)
 	}
 }
 
-// changing reports whether a deployment or set is not as it is declared, although its machines wait for nothing
-// themselves: a budget may hold their replacement back, or a pause.
+// changing reports whether a deployment or set is not as specified. This may be the case although its machines wait for
+// nothing, because a budget or a pause can delay their replacement.
 func (s Status) changing() bool {
 	return slices.ContainsFunc(s.Deployments, func(d Scaled) bool { return d.Rollout != string(rollout.Complete) }) ||
 		slices.ContainsFunc(s.Sets, func(set Scaled) bool { return set.Rollout != asDeclared })

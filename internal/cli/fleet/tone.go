@@ -2,18 +2,17 @@ package fleet
 
 import "machinist.dev/machinist/internal/cli/rollout"
 
-// Tone is how good a state is: terminals colour it, pages give it a colour and an icon. It only repeats what the word
-// says.
+// Tone classifies a state as good or bad. Terminals show it as a colour, and pages as a colour and an icon.
 type Tone string
 
 // Tones of states.
 const (
 	Good Tone = "good"
 	Warn Tone = "warn"
-	// Moving is that of what is on its way by itself.
+	// Moving is the tone of a state that normally ends automatically.
 	Moving Tone = "moving"
 	Bad    Tone = "bad"
-	// Neutral is that of a state that is neither, and of no state at all.
+	// Neutral is the tone of a state that is neither good nor bad, and of an empty state.
 	Neutral Tone = "neutral"
 )
 
@@ -33,21 +32,21 @@ func ToneOf(state string) Tone {
 	return Warn
 }
 
-// Because says why a deployment or set is in its state: the reason, where it says more than the state, and the message
-// of the condition that reports it. It is empty for a frozen one, which is among the freezes.
+// Because returns why a deployment or set is in its state: the reason, if it is more specific than the state, and the
+// message of the condition. It returns an empty string for a frozen object, because the freezes list it.
 func (x Scaled) Because() string {
 	if x.Rollout == "Frozen" {
 		return ""
 	}
-	words := ""
+	text := ""
 	for _, more := range []string{because(x), x.Message} {
 		switch {
 		case more == "":
-		case words == "":
-			words = more
+		case text == "":
+			text = more
 		default:
-			words += ": " + more
+			text += ": " + more
 		}
 	}
-	return words
+	return text
 }

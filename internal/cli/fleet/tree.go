@@ -10,36 +10,38 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Tree is which object belongs to which other.
+// Tree is the tree of deployments, sets and machines.
 type Tree struct {
-	// Now is the time at which it was so.
+	// Now is the time at which the objects were read.
 	Now time.Time `json:"now"`
-	// Namespace is the one that was checked, empty for all.
+	// Namespace is the namespace that was read. It is empty for all namespaces.
 	Namespace string `json:"namespace,omitempty"`
-	// Items are what belongs to nothing else that was asked for.
+	// Items are the objects without an owner in the tree.
 	Items []Branch `json:"items"`
-	// Unread says what could not be read, and why.
+	// Unread are sentences about objects that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Branch is one object and what belongs to it.
+// Branch is an object and the objects that it owns.
 type Branch struct {
 	// Kind is MachineDeployment, MachineSet or Machine.
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	Created   time.Time `json:"created"`
-	// State is the phase of a machine, the rollout of a deployment as Status has it, and Current or Old of a set of a
+	// State is the phase of a machine, the Rollout of a deployment or standalone set, and Current or Old for a set of a
 	// deployment.
 	State string `json:"state,omitempty"`
-	// Revision is that of a set, or of a deployment's current set; 0 if there is none.
+	// Revision is the revision of a set, or of the current set of a deployment. It is 0 if there is none.
 	Revision int64 `json:"revision,omitempty"`
-	// Desired and Ready are of deployments and sets; Ready is 1 or 0 of a machine.
+	// Desired is the replicas of a deployment or set. Ready is the number of its Ready machines. For a machine, Ready is 1
+	// or 0.
 	Desired *int32 `json:"desired,omitempty"`
 	Ready   int    `json:"ready"`
-	// Node is that of a machine.
+	// Node is the name of a machine's Node.
 	Node string `json:"node,omitempty"`
-	// Reason is what a machine waits for, Says the same in a sentence, Since since when; empty where it is settled.
+	// Reason is what a machine waits for, Explanation explains it in a sentence, and Since is since when it waits. They
+	// are empty if the machine waits for nothing.
 	Reason      string     `json:"reason,omitempty"`
 	Explanation string     `json:"explanation,omitempty"`
 	Since       *time.Time `json:"since,omitempty"`
@@ -47,24 +49,24 @@ type Branch struct {
 	Children []Branch `json:"children,omitempty"`
 }
 
-// TreeOf makes the view from what was read. kind and name choose one object, with what is above and below it; both
-// empty is everything. It returns false if that object is not there.
+// TreeOf computes the tree from what was read. kind and name select one object with its owners and the objects that it
+// owns. If both are empty, the tree has all objects. TreeOf returns false if the object does not exist.
 func TreeOf(f Facts, kind, name string) (Tree, bool) {
-	fam := familyOf(f)
+	inv := inventoryOf(f)
 	t := Tree{Now: f.Now, Namespace: f.Namespace, Unread: f.Unread, Items: []Branch{}}
 	for i := range f.Deployments {
 		d := &f.Deployments[i]
-		s := deploymentOf(d, fam)
+		s := deploymentOf(d, inv)
 		replicas := d.ReplicasOrDefault()
 		b := Branch{Kind: "MachineDeployment", Namespace: d.Namespace, Name: d.Name, Created: d.CreationTimestamp.UTC(),
 			State: s.Rollout, Revision: d.Status.CurrentRevision, Desired: &replicas, Ready: s.Ready}
-		current := CurrentSet(d, fam.Sets(d))
-		for _, set := range fam.Sets(d) {
+		current := CurrentSet(d, inv.Sets(d))
+		for _, set := range inv.Sets(d) {
 			state := "Old"
 			if current != nil && set.UID == current.UID {
 				state = "Current"
 			}
-			b.Children = append(b.Children, setBranch(set, state, fam))
+			b.Children = append(b.Children, setBranch(set, state, inv))
 		}
 		slices.SortFunc(b.Children, func(x, y Branch) int {
 			return cmp.Or(cmp.Compare(y.Revision, x.Revision), cmp.Compare(x.Name, y.Name))
@@ -74,40 +76,41 @@ func TreeOf(f Facts, kind, name string) (Tree, bool) {
 	slices.SortFunc(t.Items, func(x, y Branch) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
-	for _, set := range fam.LooseSets {
-		t.Items = append(t.Items, setBranch(set, setOf(set, fam).Rollout, fam))
+	for _, set := range inv.LooseSets {
+		t.Items = append(t.Items, setBranch(set, setOf(set, inv).Rollout, inv))
 	}
-	for _, m := range fam.LooseMachines {
+	for _, m := range inv.LooseMachines {
 		t.Items = append(t.Items, machineBranch(m))
 	}
 	if name == "" {
 		return t, true
 	}
-	t.Items = pick(t.Items, kind, name)
+	t.Items = selectBranches(t.Items, kind, name)
 	return t, len(t.Items) > 0
 }
 
-// pick leaves, of all branches, those on which the object is, and what is below it.
-func pick(all []Branch, kind, name string) []Branch {
+// selectBranches returns the branches that contain an object. They have no other objects than its owners and what it
+// owns.
+func selectBranches(all []Branch, kind, name string) []Branch {
 	var picked []Branch
 	for _, b := range all {
 		if b.Kind == kind && b.Name == name {
 			picked = append(picked, b)
 			continue
 		}
-		if b.Children = pick(b.Children, kind, name); len(b.Children) > 0 {
+		if b.Children = selectBranches(b.Children, kind, name); len(b.Children) > 0 {
 			picked = append(picked, b)
 		}
 	}
 	return picked
 }
 
-func setBranch(set *v1beta1.MachineSet, state string, fam family) Branch {
+func setBranch(set *v1beta1.MachineSet, state string, inv inventoryAt) Branch {
 	replicas := set.ReplicasOrDefault()
 	revision, _ := strconv.ParseInt(set.Annotations[v1beta1.AnnotationRevision], 10, 64)
 	b := Branch{Kind: "MachineSet", Namespace: set.Namespace, Name: set.Name, Created: set.CreationTimestamp.UTC(),
 		State: state, Revision: revision, Desired: &replicas}
-	for _, m := range fam.Machines(set) {
+	for _, m := range inv.Machines(set) {
 		child := machineBranch(m)
 		if m.DeletionTimestamp == nil {
 			b.Ready += child.Ready
@@ -127,7 +130,7 @@ func machineBranch(m *v1beta1.Machine) Branch {
 	return b
 }
 
-// ready is how much of it is Ready, for people.
+// ready returns the text in the column READY.
 func (b Branch) ready() string {
 	switch {
 	case b.Desired != nil:

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// boxes are what branches are drawn with.
-type boxes struct{ clone, last, past, none string }
+// boxes are the strings that draw branches.
+type boxes struct{ branch, lastBranch, line, blank string }
 
 func boxesOf(style printer.Style) boxes {
 	if style.Plain {
@@ -18,7 +18,7 @@ func boxesOf(style printer.Style) boxes {
 	return boxes{"├─ ", "└─ ", "│  ", "   "}
 }
 
-// Text draws it for people: the names as branches, what must be said of each beside it.
+// Text writes the tree as a table, with the branches in its first column.
 func (t Tree) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(t.Items) == 0 {
@@ -30,7 +30,7 @@ func (t Tree) Text(w io.Writer, style printer.Style) error {
 	} else {
 		head := []string{"NAME", "STATE", "READY", "NODE", "AGE", "WAITING FOR"}
 		if style.Wide {
-			head = append(head, "MEANS")
+			head = append(head, "MEANING")
 		}
 		d := drawing{tree: t, boxes: boxesOf(style), style: style}
 		for _, b := range t.Items {
@@ -52,7 +52,7 @@ type drawing struct {
 	rows  [][]string
 }
 
-// draw adds the line of a branch, which begins with first, and those of its children, which begin with next.
+// draw adds the row of a branch, which starts with first, and the rows of its children, which start with next.
 func (d *drawing) draw(b Branch, first, next string) {
 	name := map[string]string{"MachineDeployment": "md/", "MachineSet": "ms/", "Machine": "machine/"}[b.Kind] + b.Name
 	if d.tree.Namespace == "" && first == "" {
@@ -71,9 +71,9 @@ func (d *drawing) draw(b Branch, first, next string) {
 	d.rows = append(d.rows, row)
 	for i, child := range b.Children {
 		if i == len(b.Children)-1 {
-			d.draw(child, next+d.boxes.last, next+d.boxes.none)
+			d.draw(child, next+d.boxes.lastBranch, next+d.boxes.blank)
 		} else {
-			d.draw(child, next+d.boxes.clone, next+d.boxes.past)
+			d.draw(child, next+d.boxes.branch, next+d.boxes.line)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-func everywhere(f Facts) Facts {
+func inAllNamespaces(f Facts) Facts {
 	f.Namespace = ""
 	return f
 }
@@ -28,10 +28,10 @@ func TestStatusFitsOneScreen(t *testing.T) {
 	}{
 		"healthy":        {healthy(), plain},
 		"troubled":       {troubled(), plain},
-		"unmakeable":     {unmakeable(), plain},
+		"broken-sources": {withBrokenSources(), plain},
 		"colour":         {troubled(), colour},
 		"wide":           {troubled(), printer.Style{Plain: true, Wide: true}},
-		"all-namespaces": {everywhere(troubled()), plain},
+		"all-namespaces": {inAllNamespaces(troubled()), plain},
 		"empty":          {Facts{Now: now, Namespace: "prod"}, plain},
 		"only-one":       {Only(troubled(), "api"), plain},
 	} {
@@ -39,7 +39,7 @@ func TestStatusFitsOneScreen(t *testing.T) {
 	}
 }
 
-func TestAFleetInOrderNeedsFewLines(t *testing.T) {
+func TestStatusOfHealthyFleetIsShort(t *testing.T) {
 	var out strings.Builder
 	if err := StatusOf(healthy()).Text(&out, printer.Style{}); err != nil {
 		t.Fatal(err)
@@ -49,19 +49,19 @@ func TestAFleetInOrderNeedsFewLines(t *testing.T) {
 	}
 }
 
-func TestAFleetWhoseMachinesAreToBeReplacedIsNotInOrder(t *testing.T) {
+func TestStatusReportsPendingReplacements(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Facts)
 		want   string
 	}{
-		"in order": {func(*Facts) {}, " machines, all settled."},
-		"one has to be replaced": {func(f *Facts) {
+		"healthy": {func(*Facts) {}, " machines, none waiting."},
+		"one machine must be replaced": {func(f *Facts) {
 			f.Machines[0].Annotations = map[string]string{v1beta1.AnnotationReplace: ""}
-		}, " machines, all settled, 1 still to be replaced."},
-		"a budget holds the rollout back": {func(f *Facts) {
+		}, " machines, none waiting, 1 still to be replaced."},
+		"a budget delays the rollout": {func(f *Facts) {
 			f.Deployments[0].Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionRollingOut,
 				Status: metav1.ConditionTrue, Reason: v1beta1.ReasonWaitingForDisruptionBudget, ObservedGeneration: 1}}
-		}, " machines, all settled; see above what is still to be changed."},
+		}, " machines, none waiting. The tables above show what still changes."},
 	} {
 		f, out := healthy(), strings.Builder{}
 		test.change(&f)
@@ -74,21 +74,21 @@ func TestAFleetWhoseMachinesAreToBeReplacedIsNotInOrder(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereYetIsNotComplete(t *testing.T) {
+func TestRolloutIsNotCompleteWithoutAllMachines(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Facts)
 		want   string
 	}{
-		"in order":    {func(*Facts) {}, "Complete"},
+		"healthy":     {func(*Facts) {}, "Complete"},
 		"one missing": {func(f *Facts) { f.Machines = f.Machines[1:] }, "Scaling"},
 		"one not ready": {func(f *Facts) {
-			f.Machines[0] = machine("web-new", "x", starting(v1beta1.ReasonInvalidConfiguration, time.Minute))
+			f.Machines[0] = machine("web-new", "x", notLaunched(v1beta1.ReasonInvalidConfiguration, time.Minute))
 		}, "NotReady"},
-		"one on its way": {func(f *Facts) {
-			f.Machines[0] = machine("web-new", "x", starting(v1beta1.ReasonProvisioning, time.Minute))
+		"one starting": {func(f *Facts) {
+			f.Machines[0] = machine("web-new", "x", notLaunched(v1beta1.ReasonProvisioning, time.Minute))
 		}, "Scaling"},
-		"one leaving": {func(f *Facts) {
-			f.Machines = append(f.Machines, machine("web-old", "x", leaving(v1beta1.ReasonDraining)))
+		"one being deleted": {func(f *Facts) {
+			f.Machines = append(f.Machines, machine("web-old", "x", deleted(v1beta1.ReasonDraining)))
 		}, "Scaling"},
 		"unobserved": {func(f *Facts) { f.Deployments[0].Generation = 2 }, "Unobserved"},
 	} {
@@ -109,19 +109,19 @@ func TestTree(t *testing.T) {
 		"plain":          {troubled(), "", "", printer.Style{Plain: true}},
 		"boxes":          {troubled(), "", "", printer.Style{Wide: true}},
 		"colour":         {troubled(), "", "", printer.Style{Colour: true}},
-		"all-namespaces": {everywhere(healthy()), "", "", printer.Style{}},
+		"all-namespaces": {inAllNamespaces(healthy()), "", "", printer.Style{}},
 		"deployment":     {troubled(), "MachineDeployment", "web", printer.Style{}},
 		"machine":        {troubled(), "Machine", "api-new-1", printer.Style{}},
 		"empty":          {Facts{Now: now, Namespace: "prod"}, "", "", printer.Style{}},
 	} {
-		tree, there := TreeOf(test.facts, test.kind, test.name)
-		if !there {
-			t.Errorf("%s: not there", name)
+		tree, exists := TreeOf(test.facts, test.kind, test.name)
+		if !exists {
+			t.Errorf("%s: the object was not found", name)
 			continue
 		}
 		golden(t, "tree-"+name, func(w *strings.Builder) error { return tree.Text(w, test.style) })
 	}
-	if _, there := TreeOf(troubled(), "MachineSet", "web"); there {
+	if _, exists := TreeOf(troubled(), "MachineSet", "web"); exists {
 		t.Error("found a set by the name of a deployment")
 	}
 }
@@ -159,8 +159,8 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// Programs rely on these names.
-func TestWhatProgramsRead(t *testing.T) {
+// Users rely on these field names.
+func TestJSON(t *testing.T) {
 	tree, _ := TreeOf(healthy(), "", "")
 	golden(t, "json", func(w *strings.Builder) error {
 		encoder := json.NewEncoder(w)
@@ -176,8 +176,8 @@ func TestWhatProgramsRead(t *testing.T) {
 	})
 }
 
-// An owner that is gone, or was not read, must not make a machine vanish from observation.
-func TestAMachineWhoseOwnerIsNotThereIsShown(t *testing.T) {
+// A machine must be shown even if its owner is gone or was not read.
+func TestMachineWithoutItsOwnerIsShown(t *testing.T) {
 	f := healthy()
 	f.Sets = nil
 	if got := StatusOf(f).Loose; len(got) != 3 {

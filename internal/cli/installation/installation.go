@@ -1,5 +1,5 @@
-// Package installation is which versions of Machinist a cluster has: of the kinds, of the processes, and of the command
-// that asks, and whether they go together.
+// Package installation lists the versions of Machinist in a cluster, of its kinds, its processes and the command
+// itself, and warns about versions that do not work together.
 package installation
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 // Labels by which the parts of an installation are found. The charts set them on everything that they install, and each
-// process on its lease.
+// process sets them on its Lease.
 const (
 	LabelPartOf  = "app.kubernetes.io/part-of"
 	LabelName    = "app.kubernetes.io/name"
@@ -22,40 +22,40 @@ const (
 	PartOf = "machinist"
 )
 
-// Versions is what there is.
+// Versions are the versions of all parts of an installation.
 type Versions struct {
 	Client Client `json:"client"`
-	// Kinds are nil where only the client was asked for, and where they cannot be read.
+	// Kinds are nil if only the version of the client is wanted, or if they cannot be read.
 	Kinds     []Kind    `json:"kinds"`
 	Processes []Process `json:"processes"`
-	// Warnings say which versions do not go together, and what to do.
+	// Warnings are sentences about versions that do not work together, and what to do.
 	Warnings []string `json:"warnings,omitempty"`
-	// Unread says what could not be read, and why.
+	// Unread are sentences about objects that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Client is the command that asks.
+// Client is the command itself.
 type Client struct {
-	// Version is its release, and Build that with the commit and the version of Go.
+	// Version is the release. Build is the release with the commit and the version of Go.
 	Version string `json:"version"`
 	Build   string `json:"build"`
-	// API is the version of the API that it uses.
+	// API is the API version that the command uses.
 	API string `json:"api"`
 }
 
 // Kind is a CustomResourceDefinition.
 type Kind struct {
 	Name string `json:"name"`
-	// Release is that of the chart or manifest that it came with; empty if it does not say.
+	// Release is the release of the chart or manifest that installed the kind. It is empty if the kind has no such label.
 	Release string `json:"release,omitempty"`
-	// Served are the versions of the API that clients may use; Storage is the one that objects are written in, and Stored
-	// are those in which some may still be.
+	// Served are the API versions that clients may use, Storage is the version in which objects are written, and Stored
+	// are the versions in which objects may be stored.
 	Served  []string `json:"served"`
 	Storage string   `json:"storage"`
 	Stored  []string `json:"stored"`
 }
 
-// KindOf reads a CustomResourceDefinition.
+// KindOf returns the versions of a CustomResourceDefinition.
 func KindOf(crd *apiextensionsv1.CustomResourceDefinition) Kind {
 	k := Kind{Name: crd.Spec.Names.Kind, Release: crd.Labels[LabelVersion], Stored: crd.Status.StoredVersions}
 	for _, v := range crd.Spec.Versions {
@@ -69,28 +69,29 @@ func KindOf(crd *apiextensionsv1.CustomResourceDefinition) Kind {
 	return k
 }
 
-// Process is what runs of one program in one version.
+// Process stands for all replicas of one program in one version.
 type Process struct {
 	Program   string `json:"program"`
 	Namespace string `json:"namespace"`
-	// Version is empty where it is not known. VersionFrom is what reported it: "lease" is the process itself, "image" the
-	// tag of its image, "label" the chart.
+	// Version is empty if it is not known. VersionFrom is its source: "lease" if the process reported it on its Lease,
+	// "image" for the tag of the image, and "label" for the label that the chart sets.
 	Version     string `json:"version,omitempty"`
 	VersionFrom string `json:"versionFrom,omitempty"`
 	Image       string `json:"image,omitempty"`
-	// Pods is how many there are, and Ready how many of them are; both are 0 for a process outside of the cluster.
+	// Pods is the number of pods, and Ready the number of Ready pods. Both are 0 for a process outside of the cluster.
 	Pods  int `json:"pods"`
 	Ready int `json:"ready"`
-	// Leader is the pod or host that holds the lease; empty if that is none of these.
+	// Leader is the pod or host that holds the Lease, empty if none of these replicas does.
 	Leader string `json:"leader,omitempty"`
 }
 
-// ProcessesOf joins pods with the leases that they hold. The leases are those of processes that run.
+// ProcessesOf returns the processes of pods, and of Leases that no pod holds. All leases must belong to processes that
+// run.
 func ProcessesOf(pods []corev1.Pod, leases []coordinationv1.Lease) []Process {
 	var all []Process
 	leading := map[string]bool{}
 	for i := range pods {
-		p := ofPod(&pods[i])
+		p := processOf(&pods[i])
 		for j := range leases {
 			if lease := &leases[j]; holder(lease) == pods[i].Name && programOf(lease) == p.Program {
 				leading[lease.Namespace+"/"+lease.Name] = true
@@ -122,8 +123,8 @@ func ProcessesOf(pods []corev1.Pod, leases []coordinationv1.Lease) []Process {
 	return all
 }
 
-// ofPod reads one pod.
-func ofPod(pod *corev1.Pod) Process {
+// processOf returns the process of one pod.
+func processOf(pod *corev1.Pod) Process {
 	p := Process{Program: pod.Labels[LabelName], Namespace: pod.Namespace, Pods: 1}
 	if len(pod.Spec.Containers) > 0 {
 		first := pod.Spec.Containers[0]
@@ -145,7 +146,7 @@ func ofPod(pod *corev1.Pod) Process {
 	return p
 }
 
-// merge makes one of the pods that run the same.
+// merge joins the processes of pods that run the same program in the same version.
 func merge(pods []Process) []Process {
 	var all []Process
 	for _, p := range pods {
@@ -165,12 +166,13 @@ func merge(pods []Process) []Process {
 	return all
 }
 
-// sameVersion reports whether two pods of one image are of one version. What the leader reports stands for the others.
+// sameVersion reports whether two pods with the same image have the same version. The version that the leader reports
+// counts for all of them.
 func sameVersion(a, b Process) bool {
 	return a.Version == b.Version || a.VersionFrom == "lease" || b.VersionFrom == "lease"
 }
 
-// tagOf is the tag of an image; empty for a digest, and for a tag that says nothing.
+// tagOf returns the tag of an image. It is empty for a digest, and for the tag "latest".
 func tagOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
@@ -180,7 +182,7 @@ func tagOf(image string) string {
 	return tag
 }
 
-// holder is the host in the identity of a lease's holder: the name of the pod, if it is one.
+// holder returns the host in the identity of a Lease's holder. For a pod, it is the name of the pod.
 func holder(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {
 		return ""
@@ -192,12 +194,12 @@ func holder(lease *coordinationv1.Lease) string {
 	return identity
 }
 
-// programOf is the program whose lease it is.
+// programOf returns the program that a Lease belongs to.
 func programOf(lease *coordinationv1.Lease) string {
 	return cmp.Or(lease.Labels[LabelName], lease.Name)
 }
 
-// IsLease reports whether a lease is one of the project's processes.
+// IsLease reports whether a Lease belongs to a process of Machinist.
 func IsLease(lease *coordinationv1.Lease) bool {
 	if lease.Labels[LabelPartOf] == PartOf {
 		return true

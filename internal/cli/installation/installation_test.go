@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 func golden(t *testing.T, name string, v Versions, style printer.Style) {
 	t.Helper()
@@ -84,7 +84,7 @@ func healthy() Versions {
 		lease("machinist-provider-azure", "host.example.com", "")})}
 }
 
-func TestVersionsFitOneScreen(t *testing.T) {
+func TestText(t *testing.T) {
 	skewed := healthy()
 	skewed.Kinds[0].Release = "v1.2.0"
 	skewed.Kinds[1].Served, skewed.Kinds[1].Stored = []string{"v1"}, []string{"v1beta1", "v1"}
@@ -93,7 +93,7 @@ func TestVersionsFitOneScreen(t *testing.T) {
 		pod("machinist-manager-c", "machinist-manager", registry+"machinist-manager:v1.3.0", true),
 		pod("machinist-provider-sim-b", "machinist-provider-sim", registry+"machinist-provider-sim:v1.4.0", true),
 	}, nil)...)
-	skewed.Unread = []string{"You may not read leases in kube-system, so who leads there is not known."}
+	skewed.Unread = []string{"You may not read Leases in kube-system, so the leaders there are not known."}
 	for name, test := range map[string]struct {
 		versions Versions
 		style    printer.Style
@@ -110,7 +110,7 @@ func TestVersionsFitOneScreen(t *testing.T) {
 	}
 }
 
-func TestVersionsThatDoNotGoTogetherAreWarnedAbout(t *testing.T) {
+func TestJudgeWarnsAboutVersionsThatDoNotWorkTogether(t *testing.T) {
 	processes := func(managerVersion, providerVersion string) []Process {
 		return []Process{{Program: "machinist-manager", Version: managerVersion},
 			{Program: "machinist-provider-sim", Version: providerVersion}}
@@ -120,7 +120,7 @@ func TestVersionsThatDoNotGoTogetherAreWarnedAbout(t *testing.T) {
 		versions Versions
 		want     []string
 	}{
-		{"all are of one release", Versions{Client: client("v1.2.3"), Kinds: kinds("1.2.3", required...),
+		{"all have the same release", Versions{Client: client("v1.2.3"), Kinds: kinds("1.2.3", required...),
 			Processes: processes("v1.2.3", "1.2.3")}, nil},
 		{"the kinds are newer", Versions{Client: client("v1.2.3"), Kinds: kinds("v1.3.0", required...),
 			Processes: processes("v1.2.3", "v1.2.3")}, nil},
@@ -129,9 +129,9 @@ func TestVersionsThatDoNotGoTogetherAreWarnedAbout(t *testing.T) {
 		{"the provider is newer", Versions{Client: client("v1.2.3"), Kinds: kinds("v1.3.0", required...),
 			Processes: processes("v1.2.3", "v1.3.0")}, []string{"Upgrade the manager"}},
 		{"the processes are newer than the kinds", Versions{Client: client("v1.3.0"), Kinds: kinds("v1.2.3", required...),
-			Processes: processes("v1.3.0", "v1.2.3")}, []string{"machinist-manager runs v1.3.0, and CustomResourceDefinitions are of v1.2.3"}},
+			Processes: processes("v1.3.0", "v1.2.3")}, []string{"machinist-manager has the version v1.3.0, but CustomResourceDefinitions have v1.2.3"}},
 		{"the command is older", Versions{Client: client("v1.2.2"), Kinds: kinds("v1.2.3", required...),
-			Processes: processes("v1.2.3", "v1.2.3")}, []string{"Upgrade the command"}},
+			Processes: processes("v1.2.3", "v1.2.3")}, []string{"Upgrade this command"}},
 		{"development builds cannot be compared", Versions{Client: client("development"), Kinds: kinds("", required...),
 			Processes: processes("development", "v1.2.3")}, nil},
 		{"kinds are missing", Versions{Client: client("v1.2.3"), Kinds: kinds("v1.2.3", "Machine", "MachineClass")},
@@ -151,7 +151,7 @@ func TestVersionsThatDoNotGoTogetherAreWarnedAbout(t *testing.T) {
 	}
 }
 
-func TestTheVersionOfAPodIsWhatKnowsItBest(t *testing.T) {
+func TestVersionOfAPodPrefersTheLease(t *testing.T) {
 	for _, test := range []struct {
 		name, image, lease string
 		version, from      string
@@ -160,7 +160,7 @@ func TestTheVersionOfAPodIsWhatKnowsItBest(t *testing.T) {
 		{"the tag", "r:5000/p:v1.2.4", "", "v1.2.4", "image"},
 		{"a tag and a digest", "r:5000/p:v1.2.4@sha256:00", "", "v1.2.4", "image"},
 		{"a digest", "r:5000/p@sha256:00", "", "1.2.3", "label"},
-		{"latest says nothing", "p:latest", "", "1.2.3", "label"},
+		{"the tag latest", "p:latest", "", "1.2.3", "label"},
 		{"no tag", "r:5000/p", "", "1.2.3", "label"},
 	} {
 		var leases []coordinationv1.Lease
@@ -174,7 +174,7 @@ func TestTheVersionOfAPodIsWhatKnowsItBest(t *testing.T) {
 	}
 }
 
-func TestAKindSaysWhatItServes(t *testing.T) {
+func TestKindOf(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	crd.Labels = map[string]string{LabelVersion: "1.2.3"}
 	crd.Spec.Names.Kind, crd.Status.StoredVersions = "Machine", []string{"v1beta1", "v1"}

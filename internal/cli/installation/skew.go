@@ -8,20 +8,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// manager is the process that is upgraded before the providers.
+// manager is the process that must be upgraded before the providers.
 const manager = "machinist-manager"
 
-// required are the kinds that every process needs.
+// required are the kinds that every installation needs.
 var required = []string{"MachineClass", "Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck",
 	"MachineDisruptionBudget"}
 
-// Judge adds the warnings: CustomResourceDefinitions are upgraded first, then the manager, then the providers.
+// Judge adds warnings about versions that do not work together. CustomResourceDefinitions must be upgraded first, then
+// the manager, and then the providers.
 func (v *Versions) Judge() {
-	v.judgeKinds()
-	v.judgeProcesses()
+	v.checkKinds()
+	v.checkProcesses()
 }
 
-func (v *Versions) judgeKinds() {
+func (v *Versions) checkKinds() {
 	if v.Kinds == nil {
 		return
 	}
@@ -42,16 +43,17 @@ func (v *Versions) judgeKinds() {
 		}
 		for _, stored := range k.Stored {
 			if !slices.Contains(k.Served, stored) {
-				v.warn("%s: some objects may still be stored as %s, which is not served. Write them again before the next upgrade of the CustomResourceDefinitions.",
+				v.warn("Objects of kind %s may still be stored as %s, which is no longer served. Update all of them before the next upgrade of the CustomResourceDefinitions.",
 					k.Name, stored)
 			}
 		}
 	}
 	if len(missing) > 0 {
-		v.warn("The cluster lacks the CustomResourceDefinitions of %s. Apply those of the release.", strings.Join(missing, ", "))
+		v.warn("The cluster lacks the CustomResourceDefinitions of %s. Apply the CustomResourceDefinitions of the release.",
+			strings.Join(missing, ", "))
 	}
 	if len(unserved) > 0 {
-		v.warn("The cluster does not serve %s in the version %s, which this command uses. Use a command of the release of the CustomResourceDefinitions.",
+		v.warn("The cluster does not serve %s in the API version %s, which this command uses. Use a command with the release of the CustomResourceDefinitions.",
 			strings.Join(unserved, ", "), api)
 	}
 	if len(releases) > 1 {
@@ -60,21 +62,22 @@ func (v *Versions) judgeKinds() {
 			parts = append(parts, release+" ("+strings.Join(kinds, ", ")+")")
 		}
 		slices.Sort(parts)
-		v.warn("The CustomResourceDefinitions are of several releases: %s. Apply all of the newest.", strings.Join(parts, ", "))
+		v.warn("The CustomResourceDefinitions have different releases: %s. Apply all CustomResourceDefinitions of the newest release.",
+			strings.Join(parts, ", "))
 	}
 }
 
-func (v *Versions) judgeProcesses() {
-	oldest := ""
+func (v *Versions) checkProcesses() {
+	oldestKind := ""
 	for _, k := range v.Kinds {
-		if k.Release != "" && (oldest == "" || newer(oldest, k.Release)) {
-			oldest = k.Release
+		if k.Release != "" && (oldestKind == "" || newer(oldestKind, k.Release)) {
+			oldestKind = k.Release
 		}
 	}
-	managers := ""
+	oldestManager := ""
 	for _, p := range v.Processes {
-		if p.Program == manager && p.Version != "" && (managers == "" || newer(managers, p.Version)) {
-			managers = p.Version
+		if p.Program == manager && p.Version != "" && (oldestManager == "" || newer(oldestManager, p.Version)) {
+			oldestManager = p.Version
 		}
 	}
 	newest := Process{}
@@ -83,28 +86,27 @@ func (v *Versions) judgeProcesses() {
 			newest = p
 		}
 	}
-	if oldest != "" && newer(newest.Version, oldest) {
-		v.warn("%s runs %s, and CustomResourceDefinitions are of %s. Apply those of %s: they come before the processes.",
-			newest.Program, newest.Version, oldest, newest.Version)
+	if oldestKind != "" && newer(newest.Version, oldestKind) {
+		v.warn("%s has the version %s, but CustomResourceDefinitions have %s. Apply the CustomResourceDefinitions of %s. They must be upgraded before the processes.",
+			newest.Program, newest.Version, oldestKind, newest.Version)
 	}
 	for i, p := range v.Processes {
 		if p.Version == "" {
 			continue
 		}
-		if managers != "" && p.Program != manager && newer(p.Version, managers) {
-			v.warn("%s runs %s, and the manager %s. Upgrade the manager: it comes before the providers.", p.Program, p.Version,
-				managers)
+		if oldestManager != "" && p.Program != manager && newer(p.Version, oldestManager) {
+			v.warn("%s has the version %s, but the manager has %s. Upgrade the manager. It must be upgraded before the providers.",
+				p.Program, p.Version, oldestManager)
 		}
 		for _, o := range v.Processes[:i] {
 			if o.Program == p.Program && o.Namespace == p.Namespace && o.Version != "" && !same(o.Version, p.Version) {
-				v.warn("%s runs in two versions, %s and %s. That is so while it is upgraded, and should end.", p.Program, o.Version,
-					p.Version)
+				v.warn("%s runs in two versions, %s and %s. This is normal only during an upgrade.", p.Program, o.Version, p.Version)
 			}
 		}
 	}
-	if managers != "" && newer(managers, v.Client.Version) {
-		v.warn("This command is of %s, and the manager of %s. Upgrade the command: it does not show what is new.",
-			v.Client.Version, managers)
+	if oldestManager != "" && newer(oldestManager, v.Client.Version) {
+		v.warn("This command has the version %s, but the manager has %s. Upgrade this command, because it does not show new features.",
+			v.Client.Version, oldestManager)
 	}
 }
 
@@ -112,8 +114,8 @@ func (v *Versions) warn(format string, args ...any) {
 	v.Warnings = append(v.Warnings, fmt.Sprintf(format, args...))
 }
 
-// newer reports whether a version is surely newer than another: false where one of them cannot be compared, such as
-// that of a development build.
+// newer reports whether version a is newer than version b. It returns false if one of them cannot be compared, such as
+// the version of a development build.
 func newer(a, b string) bool {
 	parsedA, errA := version.ParseSemantic(a)
 	parsedB, errB := version.ParseSemantic(b)

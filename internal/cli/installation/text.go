@@ -9,14 +9,15 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// Text writes it for people.
+// Text writes the versions as text.
 func (v Versions) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	fmt.Fprintf(out, "Client: %s\n", v.Client.Build)
 	if len(v.Kinds) > 0 {
 		rows := make([][]string, len(v.Kinds))
 		for i, k := range v.Kinds {
-			rows[i] = []string{printer.Clean(k.Name), known(k.Release), strings.Join(k.Served, ","), strings.Join(k.Stored, ",")}
+			rows[i] = []string{printer.Clean(k.Name), orDash(k.Release), strings.Join(k.Served, ","),
+				strings.Join(k.Stored, ",")}
 		}
 		out.WriteString("\n")
 		_ = printer.Table(out, []string{"KIND", "RELEASE", "SERVED", "STORED"}, rows)
@@ -28,14 +29,14 @@ func (v Versions) Text(w io.Writer, style printer.Style) error {
 		}
 		rows := make([][]string, len(v.Processes))
 		for i, p := range v.Processes {
-			ready := "-" // It runs elsewhere, and only its lease is known.
+			ready := "-" // The process runs outside of the cluster, so only its Lease is known.
 			if p.Pods > 0 {
 				ready = fmt.Sprintf("%d/%d", p.Ready, p.Pods)
 				if p.Ready < p.Pods {
 					ready = style.Warn(ready)
 				}
 			}
-			rows[i] = []string{printer.Clean(p.Program), p.Namespace, known(p.Version), ready, known(p.Leader)}
+			rows[i] = []string{printer.Clean(p.Program), p.Namespace, orDash(p.Version), ready, orDash(p.Leader)}
 			if style.Wide {
 				rows[i] = append(rows[i], printer.Clean(p.Image))
 			}
@@ -56,5 +57,5 @@ func (v Versions) Text(w io.Writer, style printer.Style) error {
 	return err
 }
 
-// known is a word that may be missing.
-func known(word string) string { return cmp.Or(printer.Clean(word), "-") }
+// orDash returns a text without control characters, or a dash if it is empty.
+func orDash(text string) string { return cmp.Or(printer.Clean(text), "-") }

@@ -1,4 +1,4 @@
-// Package inventory joins the objects of fleets by their owners, for all commands alike.
+// Package inventory groups the sets and machines of fleets by their owners.
 package inventory
 
 import (
@@ -11,17 +11,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Inventory has the owner of each object, by the UID of the controller that its owner references name. Machines are
-// ordered by their names.
+// Inventory has sets and machines by the UIDs of the controllers in their owner references. Machines are sorted by
+// name.
 type Inventory struct {
 	sets     map[types.UID][]*v1beta1.MachineSet
 	machines map[types.UID][]*v1beta1.Machine
-	// LooseSets and LooseMachines have no owner among what was joined.
+	// LooseSets and LooseMachines have no owner in the inventory.
 	LooseSets     []*v1beta1.MachineSet
 	LooseMachines []*v1beta1.Machine
 }
 
-// Join returns the inventory of these objects. It points to them.
+// Join returns the inventory of the given objects. It has pointers to them.
 func Join(deployments []v1beta1.MachineDeployment, sets []v1beta1.MachineSet, machines []v1beta1.Machine) Inventory {
 	known := map[types.UID]bool{}
 	for i := range deployments {
@@ -65,13 +65,13 @@ func sortByName[T any, P object[T]](objects []P) {
 	})
 }
 
-// Sets returns the sets of a deployment, in the order in which they were joined.
+// Sets returns the sets of a deployment, in the order in which Join got them.
 func (i Inventory) Sets(d *v1beta1.MachineDeployment) []*v1beta1.MachineSet { return i.sets[d.UID] }
 
 // Machines returns the machines of a set.
 func (i Inventory) Machines(set *v1beta1.MachineSet) []*v1beta1.Machine { return i.machines[set.UID] }
 
-// AllMachines returns the machines of a deployment, over all its sets.
+// AllMachines returns the machines of all sets of a deployment.
 func (i Inventory) AllMachines(d *v1beta1.MachineDeployment) []*v1beta1.Machine {
 	var all []*v1beta1.Machine
 	for _, set := range i.sets[d.UID] {

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// meta is of an object that another one controls, or none if owner is empty.
+// meta returns the metadata of an object. An object of the name owner controls it, or none if owner is empty.
 func meta(name, owner string) metav1.ObjectMeta {
 	o := metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID("uid-" + name)}
 	if owner != "" {

@@ -1,3 +1,3 @@
-// Package migrate says what a Migration would do, how far it is, and which command leads further. It asks nobody: its
-// functions make views of objects.
+// Package migrate computes what a Migration would do, how far it is, and which command continues it. The package is
+// pure: its input is objects that the caller has read.
 package migrate

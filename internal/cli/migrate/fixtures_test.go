@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// fleet is a migration of 12 machines that a migrator has acted upon.
+// fleet returns a migration of 12 machines that a migrator has processed.
 func fleet(change func(*v1beta1.Migration)) *v1beta1.Migration {
 	m := &v1beta1.Migration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "old-fleet", Generation: 1,
@@ -36,7 +36,7 @@ func fleet(change func(*v1beta1.Migration)) *v1beta1.Migration {
 	return m
 }
 
-// began is a migration that is allowed to adopt and is in a phase.
+// began returns a migration of the stage Adopt in a phase.
 func began(phase v1beta1.MigrationPhase, change func(*v1beta1.Migration)) *v1beta1.Migration {
 	return fleet(func(m *v1beta1.Migration) {
 		m.Spec.Stage, m.Spec.PlanHash, m.Status.Phase = v1beta1.MigrationAdopt, m.Status.PlanHash, phase
@@ -68,7 +68,7 @@ func found(m *v1beta1.Migration) {
 		{Level: "Blocker", Code: "FromEnvironment", Count: 1, Message: "MachineDeployment/web " +
 			"spec.template.spec.providerSpec.value.cloudProviderSpec.clientSecret: The value is taken from the environment of the " +
 			"old controller."},
-		{Level: "Loss", Code: "NoUserData", Count: 2, Message: "MachineClass/azure-a: The old system made the bootstrap data."},
+		{Level: "Loss", Code: "NoUserData", Count: 2, Message: "MachineClass/azure-a: The old system generated the bootstrap data."},
 		{Level: "Loss", Code: "UnknownField", Count: 1, Message: "MachineDeployment/web spec.strategy.fast: There is no " +
 			"such field.\x1b[2J"},
 		{Level: "Note", Code: "Renamed", Count: 1, Message: "Machine/a.b metadata.name: It becomes a-b-mzxw6ytb."},
@@ -76,7 +76,7 @@ func found(m *v1beta1.Migration) {
 	set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "FromEnvironment is a Blocker.")
 }
 
-// pages are the ConfigMaps of that plan, in the wrong order and cut anywhere.
+// pages returns the pages of that plan. The ConfigMaps are in the wrong order, and their texts are cut at any place.
 func pages(t testing.TB) Pages {
 	t.Helper()
 	page := func(name, findings, manifests string) corev1.ConfigMap {
@@ -89,8 +89,8 @@ func pages(t testing.TB) Pages {
 			"Note Renamed Machine/a.b metadata.name: It becomes a-b-mzxw6ytb.\n",
 			"d: MachineDeployment\nmetadata: {name: web}\n---\nkind: MachineSet\nmetadata: {name: web-1}\n---\n---\n"),
 		page("machinist-migration-old-fleet-1", "Blocker FromEnvironment MachineDeployment/web spec.x: From the environment.\n"+
-			"Loss NoUserData MachineClass/azure-a: The old system made the bootstrap data.\n"+
-			"Loss NoUserData MachineClass/azure-b: The old system made the bootstrap data.\nnonsense\n",
+			"Loss NoUserData MachineClass/azure-a: The old system generated the bootstrap data.\n"+
+			"Loss NoUserData MachineClass/azure-b: The old system generated the bootstrap data.\nnonsense\n",
 			"---\nkind: MachineClass\nmetadata: {name: azure-a}\n---\nkind: MachineClass\nmetadata: {name: azure-b}\n---\nkin"),
 	})
 	if err != nil {

@@ -26,8 +26,8 @@ func guideFleet(m *v1beta1.Migration) {
 	set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "1 reason: the loss UserData is not accepted")
 }
 
-// What the guide shows is what the commands print.
-func TestTheGuideShowsWhatTheCommandsPrint(t *testing.T) {
+// The output in the guide must be the output of the commands.
+func TestGuideShowsOutputOfCommands(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/migrating.md")
 	if err != nil {
 		t.Fatal(err)
@@ -63,12 +63,12 @@ func TestTheGuideShowsWhatTheCommandsPrint(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(guide), out.String()) {
-			t.Errorf("docs/migrating.md lacks the %s:\n%s", what, out.String())
+			t.Errorf("docs/migrating.md does not contain the %s:\n%s", what, out.String())
 		}
 	}
 	for phase, does := range phases {
 		if !strings.Contains(string(guide), "| "+string(phase)+" | ") {
-			t.Errorf("docs/migrating.md lacks the phase %s: %s", phase, does)
+			t.Errorf("docs/migrating.md does not contain the phase %s: %s", phase, does)
 		}
 	}
 }

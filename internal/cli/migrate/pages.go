@@ -14,31 +14,31 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Keys of the ConfigMaps that a migrator writes beside a Migration.
+// Keys of the ConfigMaps that a migrator writes in addition to a Migration.
 const (
-	// findingsKey has a line for each place where something was found: level, code, object and path, message.
+	// findingsKey has a line for each place of a finding: level, code, object and path, message.
 	findingsKey = "findings.txt"
-	// manifestsKey has the converted classes, deployments and sets as documents of YAML.
+	// manifestsKey has the converted classes, deployments and sets as YAML documents.
 	manifestsKey = "manifests.yaml"
 )
 
-// Pages are what a migrator wrote about a plan that is too long for a status.
+// Pages are the parts of a plan that do not fit into a status.
 type Pages struct {
-	// Findings are all of them, in the order in which they were written.
+	// Findings are all findings, in the order in which the migrator wrote them.
 	Findings []Detail
-	// Manifests are the converted objects, in the order in which they were written.
+	// Manifests are the converted objects, in the order in which the migrator wrote them.
 	Manifests []Manifest
 }
 
-// Detail is one place where something was found.
+// Detail is one place of a finding.
 type Detail struct {
 	Level, Code string
-	// Text has the object, the path in it and what was found there.
+	// Text has the object, the path in it and the message.
 	Text string
 }
 
-// ReadPages reads the ConfigMaps of a migration. The name of each ends in its number. In that order their texts are one
-// text, which was cut where it became too long for a ConfigMap.
+// ReadPages reads the ConfigMaps of a migration. The name of each ends with its number. Joined in the order of these
+// numbers, the values of a key are one text that was too long for a ConfigMap.
 func ReadPages(maps []corev1.ConfigMap) (Pages, error) {
 	maps = slices.Clone(maps)
 	slices.SortFunc(maps, func(a, b corev1.ConfigMap) int {
@@ -54,18 +54,18 @@ func ReadPages(maps []corev1.ConfigMap) (Pages, error) {
 	}
 	var pages Pages
 	for line := range strings.Lines(findings.String()) {
-		if words := strings.SplitN(strings.TrimSpace(line), " ", 3); len(words) == 3 {
-			pages.Findings = append(pages.Findings, Detail{Level: words[0], Code: words[1], Text: words[2]})
+		if fields := strings.SplitN(strings.TrimSpace(line), " ", 3); len(fields) == 3 {
+			pages.Findings = append(pages.Findings, Detail{Level: fields[0], Code: fields[1], Text: fields[2]})
 		}
 	}
 	var err error
 	if pages.Manifests, err = readManifests(manifests.String()); err != nil {
-		return Pages{}, fmt.Errorf("key %s of the ConfigMaps of the migration cannot be read: %w", manifestsKey, err)
+		return Pages{}, fmt.Errorf("read key %s of the ConfigMaps of the migration: %w", manifestsKey, err)
 	}
 	return pages, nil
 }
 
-// number returns the number in which a name ends, 0 if there is none.
+// number returns the number at the end of a name, or 0.
 func number(name string) int {
 	n, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:])
 	if err != nil {

@@ -18,28 +18,29 @@ const (
 	note    = "Note"
 )
 
-// mostFindings is how many codes a status has at most.
-const mostFindings = 100
+// maxFindings is the maximum number of codes in a status.
+const maxFindings = 100
 
-// Plan is what a migrator found out about the fleet of another system.
+// Plan is the plan of a migrator for the fleet of another system.
 type Plan struct {
 	Migration *v1beta1.Migration
 	Findings  []Finding
 	// Classes, Deployments and Sets are the names of the converted objects.
 	Classes, Deployments, Sets []string
-	// Pages are what else was written about it. Unread says why they could not be read, empty if they could.
+	// Pages are the parts of the plan that do not fit into the status. If they could not be read, Unread is a sentence
+	// about the reason.
 	Pages  Pages
 	Unread string
-	// All says that each place is shown where something was found.
+	// All is true if every place of a finding is shown.
 	All bool
-	// Beginning says that the command that shows the plan also begins the migration, if nothing is in the way.
+	// Beginning is true if the command also starts the migration after showing the plan, unless something blocks it.
 	Beginning bool
 }
 
-// Finding is what a person has to know, with all the places where it was found.
+// Finding is a blocker, loss or note, with all its places.
 type Finding struct {
 	v1beta1.MigrationFinding
-	// Accepted says that a person agreed to a loss.
+	// Accepted is true if the user accepted the loss.
 	Accepted bool
 	Details  []string
 }
@@ -51,8 +52,8 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 		p.Findings = append(p.Findings, Finding{MigrationFinding: f,
 			Accepted: f.Level == loss && slices.Contains(m.Spec.Accept, f.Code)})
 	}
-	// A status with space left has all codes. What only the pages have is then of another plan.
-	full := len(p.Findings) >= mostFindings
+	// Unless the status is full, it has all codes. A code that only the pages have then belongs to another plan.
+	full := len(p.Findings) >= maxFindings
 	for _, d := range pages.Findings {
 		i := slices.IndexFunc(p.Findings, func(f Finding) bool { return f.Level == d.Level && f.Code == d.Code })
 		switch {
@@ -65,7 +66,7 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 		}
 		f := &p.Findings[i]
 		f.Details = append(f.Details, d.Text)
-		if i >= mostFindings {
+		if i >= maxFindings {
 			f.Count++
 		}
 	}
@@ -82,8 +83,8 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 	return p
 }
 
-// Planned reports whether the plan of a Migration is known and of its present specification. A migration that has gone
-// on has the plan that was agreed to.
+// Planned reports whether the plan of a Migration is known and belongs to its current specification. After the stage
+// Plan, it is always the plan that the user agreed to.
 func Planned(m *v1beta1.Migration) bool {
 	if m.Spec.Stage != v1beta1.MigrationPlan {
 		return true
@@ -96,20 +97,20 @@ func Planned(m *v1beta1.Migration) bool {
 	return c.Reason != v1beta1.ReasonPlanUnknown && (m.Status.PlanHash != "" || c.Reason == v1beta1.ReasonBlocked)
 }
 
-// Blockers are the codes of what keeps the migration from beginning.
+// Blockers returns the codes of the blockers.
 func (p Plan) Blockers() []string { return p.codes(func(f Finding) bool { return f.Level == blocker }) }
 
-// Losses are the codes of what a person can agree to.
+// Losses returns the codes of the losses.
 func (p Plan) Losses() []string { return p.codes(func(f Finding) bool { return f.Level == loss }) }
 
-// Open are the codes of losses that nobody has agreed to.
+// Open returns the codes of the losses that are not accepted.
 func (p Plan) Open() []string {
 	return p.codes(func(f Finding) bool { return f.Level == loss && !f.Accepted })
 }
 
-func (p Plan) codes(which func(Finding) bool) (codes []string) {
+func (p Plan) codes(selected func(Finding) bool) (codes []string) {
 	for _, f := range p.Findings {
-		if which(f) && !slices.Contains(codes, f.Code) {
+		if selected(f) && !slices.Contains(codes, f.Code) {
 			codes = append(codes, f.Code)
 		}
 	}
@@ -117,20 +118,19 @@ func (p Plan) codes(which func(Finding) bool) (codes []string) {
 	return codes
 }
 
-// Accept returns the plan as it is when these losses are accepted as well. A code that is not that of a loss is an
-// error.
+// Accept returns a copy of the plan in which the losses with the given codes are accepted too. It returns an error for
+// a code that is not the code of a loss.
 func (p Plan) Accept(codes []string) (Plan, error) {
 	losses := p.Losses()
 	for _, code := range codes {
 		switch {
 		case slices.Contains(losses, code):
 		case slices.Contains(p.Blockers(), code):
-			return p, fmt.Errorf("--accept %q: it is a Blocker, which cannot be accepted: see what to do about it in the plan",
-				code)
+			return p, fmt.Errorf("--accept %q: this is a Blocker, which cannot be accepted; the plan describes how to fix it", code)
 		case len(losses) == 0:
-			return p, fmt.Errorf("--accept %q: the plan has no loss", code)
+			return p, fmt.Errorf("--accept %q: the plan has no losses", code)
 		default:
-			return p, fmt.Errorf("--accept %q: the plan has no loss of that code; it has %s", code, strings.Join(losses, ", "))
+			return p, fmt.Errorf("--accept %q: the plan has no loss with this code, only %s", code, strings.Join(losses, ", "))
 		}
 	}
 	p.Findings = slices.Clone(p.Findings)
@@ -142,28 +142,28 @@ func (p Plan) Accept(codes []string) (Plan, error) {
 	return p, nil
 }
 
-// Err says what keeps the migration from beginning, nil if nothing does or it has begun.
+// Err returns what prevents the start of the migration, or nil if nothing does or if it has started.
 func (p Plan) Err() error {
 	if phase := p.Migration.Status.Phase; phase != "" && phase != v1beta1.MigrationPlanning {
 		return nil
 	}
-	var words []string
+	var obstacles []string
 	if blockers := p.Blockers(); len(blockers) > 0 {
-		words = append(words, "settle each Blocker: "+strings.Join(blockers, ", "))
+		obstacles = append(obstacles, "fix the Blockers: "+strings.Join(blockers, ", "))
 	}
 	if open := p.Open(); len(open) > 0 {
-		words = append(words, fmt.Sprintf("accept each loss: machinist migrate run %s --accept %s", Reference(p.Migration),
-			strings.Join(open, ",")))
+		obstacles = append(obstacles, fmt.Sprintf("accept the losses: machinist migrate run %s --accept %s",
+			Reference(p.Migration), strings.Join(open, ",")))
 	}
-	if len(words) == 0 {
+	if len(obstacles) == 0 {
 		c := meta.FindStatusCondition(p.Migration.Status.Conditions, v1beta1.ConditionPlanned)
 		if c == nil || c.Reason != v1beta1.ReasonBlocked || len(p.Losses()) > 0 {
 			return nil
 		}
-		words = []string{c.Message} // A reason that is no finding.
+		obstacles = []string{c.Message} // The plan is blocked for a reason that is not a finding.
 	}
-	return fmt.Errorf("migration %q cannot begin: %w", p.Migration.Name, errors.New(strings.Join(words, "; ")))
+	return fmt.Errorf("migration %q cannot start: %w", p.Migration.Name, errors.New(strings.Join(obstacles, "; ")))
 }
 
-// Reference names a Migration to a command.
+// Reference returns the arguments that name a Migration in a command.
 func Reference(m *v1beta1.Migration) string { return m.Name + " -n " + m.Namespace }

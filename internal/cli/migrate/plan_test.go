@@ -13,16 +13,16 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-func TestAPlanShowsWhatIsFoundAndWhatToDecide(t *testing.T) {
+func TestPlanText(t *testing.T) {
 	lossesOnly := func(m *v1beta1.Migration) {
 		found(m)
 		m.Status.Findings = m.Status.Findings[1:]
 	}
-	blocked, open, clear := fleet(found), fleet(lossesOnly), fleet(func(m *v1beta1.Migration) {
+	blocked, open, accepted := fleet(found), fleet(lossesOnly), fleet(func(m *v1beta1.Migration) {
 		lossesOnly(m)
 		m.Spec.Accept = []string{"NoUserData", "UnknownField"}
 	})
-	all, beginning := PlanOf(blocked, pages(t)), PlanOf(clear, pages(t))
+	all, beginning := PlanOf(blocked, pages(t)), PlanOf(accepted, pages(t))
 	all.All, beginning.Beginning = true, true
 	unread := PlanOf(open, Pages{})
 	unread.Unread = "You may not list ConfigMaps in namespace prod, so the objects and fields are not shown."
@@ -34,7 +34,7 @@ func TestAPlanShowsWhatIsFoundAndWhatToDecide(t *testing.T) {
 		"all":       {all, printer.Style{}},
 		"colour":    {PlanOf(blocked, pages(t)), printer.Style{Colour: true}},
 		"losses":    {unread, printer.Style{}},
-		"accepted":  {PlanOf(clear, Pages{}), printer.Style{}},
+		"accepted":  {PlanOf(accepted, Pages{}), printer.Style{}},
 		"beginning": {beginning, printer.Style{}},
 		"clean":     {PlanOf(fleet(nil), Pages{}), printer.Style{}},
 		"begun":     {PlanOf(began(v1beta1.MigrationCopying, nil), Pages{}), printer.Style{}},
@@ -43,18 +43,18 @@ func TestAPlanShowsWhatIsFoundAndWhatToDecide(t *testing.T) {
 	}
 }
 
-func TestAPlanIsAnErrorWhileSomethingIsInTheWay(t *testing.T) {
+func TestPlanErr(t *testing.T) {
 	for name, test := range map[string]struct {
 		m    *v1beta1.Migration
 		want string
 	}{
 		"nothing found": {fleet(nil), ""},
-		"blocker and losses": {fleet(found), `migration "old-fleet" cannot begin: settle each Blocker: FromEnvironment; accept ` +
-			`each loss: machinist migrate run old-fleet -n prod --accept NoUserData,UnknownField`},
+		"blocker and losses": {fleet(found), `migration "old-fleet" cannot start: fix the Blockers: FromEnvironment; accept ` +
+			`the losses: machinist migrate run old-fleet -n prod --accept NoUserData,UnknownField`},
 		"one accepted": {fleet(func(m *v1beta1.Migration) {
 			found(m)
 			m.Status.Findings, m.Spec.Accept = m.Status.Findings[1:], []string{"NoUserData"}
-		}), `migration "old-fleet" cannot begin: accept each loss: machinist migrate run old-fleet -n prod --accept UnknownField`},
+		}), `migration "old-fleet" cannot start: accept the losses: machinist migrate run old-fleet -n prod --accept UnknownField`},
 		"notes only": {fleet(func(m *v1beta1.Migration) {
 			found(m)
 			m.Status.Findings = m.Status.Findings[3:]
@@ -62,7 +62,7 @@ func TestAPlanIsAnErrorWhileSomethingIsInTheWay(t *testing.T) {
 		}), ""},
 		"blocked by no finding": {fleet(func(m *v1beta1.Migration) {
 			set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "another Migration is older.")
-		}), `migration "old-fleet" cannot begin: another Migration is older.`},
+		}), `migration "old-fleet" cannot start: another Migration is older.`},
 		"begun": {began(v1beta1.MigrationFencing, found), ""},
 	} {
 		got := ""
@@ -75,13 +75,13 @@ func TestAPlanIsAnErrorWhileSomethingIsInTheWay(t *testing.T) {
 	}
 }
 
-func TestOnlyLossesOfThePlanCanBeAccepted(t *testing.T) {
+func TestAcceptRefusesOtherCodesThanLosses(t *testing.T) {
 	plan := PlanOf(fleet(found), Pages{})
 	for code, want := range map[string]string{
 		"NoUserData":      "",
-		"FromEnvironment": `--accept "FromEnvironment": it is a Blocker, which cannot be accepted`,
-		"Renamed":         `--accept "Renamed": the plan has no loss of that code; it has NoUserData, UnknownField`,
-		"nouserdata":      `--accept "nouserdata": the plan has no loss of that code`,
+		"FromEnvironment": `--accept "FromEnvironment": this is a Blocker, which cannot be accepted`,
+		"Renamed":         `--accept "Renamed": the plan has no loss with this code, only NoUserData, UnknownField`,
+		"nouserdata":      `--accept "nouserdata": the plan has no loss with this code`,
 	} {
 		accepted, err := plan.Accept([]string{code})
 		if want == "" && (err != nil || !slices.Equal(accepted.Open(), []string{"UnknownField"})) ||
@@ -90,21 +90,21 @@ func TestOnlyLossesOfThePlanCanBeAccepted(t *testing.T) {
 		}
 	}
 	if open := plan.Open(); len(open) != 2 {
-		t.Errorf("accepting changed the plan that was shown: %v", open)
+		t.Errorf("Accept changed the original plan: %v", open)
 	}
 	if _, err := PlanOf(fleet(nil), Pages{}).Accept([]string{"X"}); err == nil {
-		t.Error("a plan without losses accepted one")
+		t.Error("a plan without losses accepts one")
 	}
 }
 
-// The status has an end, the pages do not. They may also still be those of another plan.
-func TestFindingsOnlyInPagesCountWhereTheStatusIsFull(t *testing.T) {
+// The length of the status is limited, and that of the pages is not. The pages may also belong to another plan.
+func TestFindingsOnlyInPagesCountIfTheStatusIsFull(t *testing.T) {
 	m := fleet(nil)
 	written := Pages{Findings: []Detail{{"Loss", "Extra", "Machine/a: x"}, {"Loss", "Extra", "Machine/b: x"}}}
 	if got := PlanOf(m, written).Findings; len(got) != 0 {
 		t.Errorf("a status without findings got %+v", got)
 	}
-	for i := range mostFindings {
+	for i := range maxFindings {
 		m.Status.Findings = append(m.Status.Findings, v1beta1.MigrationFinding{Level: "Note", Code: fmt.Sprint("N", i)})
 	}
 	plan := PlanOf(m, written)
@@ -114,7 +114,7 @@ func TestFindingsOnlyInPagesCountWhereTheStatusIsFull(t *testing.T) {
 	}
 }
 
-func TestAPlanIsKnownWhenItIsOfThePresentSpecification(t *testing.T) {
+func TestPlanned(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1beta1.Migration)
 		want   bool
@@ -127,10 +127,10 @@ func TestAPlanIsKnownWhenItIsOfThePresentSpecification(t *testing.T) {
 		"never":        {func(m *v1beta1.Migration) { m.Status = v1beta1.MigrationStatus{} }, false},
 		"changed":      {func(m *v1beta1.Migration) { m.Generation = 2 }, false},
 		"hash missing": {func(m *v1beta1.Migration) { m.Status.PlanHash = "" }, false},
-		"only the status has observed it": {func(m *v1beta1.Migration) {
+		"observed by the status only": {func(m *v1beta1.Migration) {
 			m.Generation, m.Status.ObservedGeneration = 2, 2
 		}, false},
-		"the condition says no generation": {func(m *v1beta1.Migration) {
+		"condition without a generation": {func(m *v1beta1.Migration) {
 			m.Generation, m.Status.ObservedGeneration, m.Status.Conditions[0].ObservedGeneration = 2, 2, 0
 		}, true},
 		"unreadable since": {func(m *v1beta1.Migration) {
@@ -144,7 +144,7 @@ func TestAPlanIsKnownWhenItIsOfThePresentSpecification(t *testing.T) {
 	}
 }
 
-func TestPagesAreReadInTheOrderOfTheirNumbers(t *testing.T) {
+func TestReadPagesSortsByNumber(t *testing.T) {
 	read := pages(t)
 	var names, texts []string
 	for _, m := range read.Manifests {
@@ -163,12 +163,12 @@ func TestPagesAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 	}
 	_, err := ReadPages([]corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "x-1"},
 		Data: map[string]string{manifestsKey: "{"}}})
-	if err == nil || !strings.Contains(err.Error(), "manifests.yaml of the ConfigMaps of the migration cannot be read") {
+	if err == nil || !strings.Contains(err.Error(), "read key manifests.yaml of the ConfigMaps of the migration") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestSystemsHaveShortNamesWhereTheseAreUnique(t *testing.T) {
+func TestSource(t *testing.T) {
 	for word, want := range map[string]string{
 		"kubermatic": "cluster.k8s.io", "cluster-api": "cluster.k8s.io", "Gardener": "machine.sapcloud.io",
 		"openshift": "machine.openshift.io", "machine.k8s.io": "machine.k8s.io", "machines.k8s.io": "machines.k8s.io",

@@ -11,56 +11,57 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Text writes the plan for people: what was found, what would be made, and what they have to decide.
+// Text writes the plan as text: what the migrator found, what it would create, and what the user must decide.
 func (p Plan) Text(w io.Writer, s printer.Style) error {
 	out := &strings.Builder{}
-	heading(out, p.Migration, s)
+	writeHeading(out, p.Migration, s)
 	counts := p.Migration.Status.Machines
 	found := wording.Count(counts.Total, "machine") + " with an instance"
 	if without := counts.Old - counts.Total; without > 0 && !p.Migration.Status.Phase.Irrevocable() {
 		found += fmt.Sprintf(", %d without", without)
 	}
 	fmt.Fprintf(out, "  %-13s %s\n", "Found:", found)
-	names(out, "Classes:", p.Classes)
-	names(out, "Deployments:", p.Deployments)
-	names(out, "Sets:", p.Sets)
+	writeNames(out, "Classes:", p.Classes)
+	writeNames(out, "Deployments:", p.Deployments)
+	writeNames(out, "Sets:", p.Sets)
 	if hash := p.Migration.Status.PlanHash; hash != "" {
 		fmt.Fprintf(out, "  %-13s %s\n", "Plan:", printer.Clean(hash))
 	}
-	p.level(out, blocker, "BLOCKERS: the migration cannot begin until each is settled", s)
-	p.level(out, loss, "LOSSES: what does not come over; each must be accepted", s)
-	p.level(out, note, "NOTES", s)
+	p.writeFindings(out, blocker, "BLOCKERS: fix all of them before the migration can start", s)
+	p.writeFindings(out, loss, "LOSSES: what is not migrated; accept all of them before the migration can start", s)
+	p.writeFindings(out, note, "NOTES", s)
 	if p.hidden() {
-		fmt.Fprintf(out, "\n%s\n", s.Faint("With --all each object and field is shown."))
+		fmt.Fprintf(out, "\n%s\n", s.Faint("To see every object and field, use --all."))
 	}
 	if p.Unread != "" {
 		fmt.Fprintf(out, "\n%s\n", s.Faint(printer.Clean(p.Unread)))
 	}
-	p.next(out)
+	p.writeNext(out)
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// heading writes which fleet goes where.
-func heading(out *strings.Builder, m *v1beta1.Migration, s printer.Style) {
+// writeHeading writes which fleet is migrated to which provider.
+func writeHeading(out *strings.Builder, m *v1beta1.Migration, s printer.Style) {
 	fmt.Fprintf(out, "%s   %s in namespace %s, to provider %s\n", s.Strong("migration/"+m.Name)+" -n "+m.Namespace,
 		printer.Clean(m.Spec.Source), printer.Clean(m.SourceNamespaceOrDefault()), printer.Clean(m.Spec.Provider))
 }
 
-// names writes the names of objects in a line.
-func names(out *strings.Builder, label string, all []string) {
-	const most = 8
+// writeNames writes a line with the names of objects.
+func writeNames(out *strings.Builder, label string, all []string) {
+	const limit = 8
 	if len(all) == 0 {
 		return
 	}
-	words := strings.Join(all[:min(len(all), most)], ", ")
-	if more := len(all) - most; more > 0 {
-		words += fmt.Sprintf(" and %d more", more)
+	text := strings.Join(all[:min(len(all), limit)], ", ")
+	if more := len(all) - limit; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	fmt.Fprintf(out, "  %-13s %s\n", label, printer.Clean(words))
+	fmt.Fprintf(out, "  %-13s %s\n", label, printer.Clean(text))
 }
 
-func (p Plan) level(out *strings.Builder, level, title string, s printer.Style) {
+// writeFindings writes all findings of a level.
+func (p Plan) writeFindings(out *strings.Builder, level, title string, s printer.Style) {
 	titled := false
 	for _, f := range p.Findings {
 		if f.Level != level {
@@ -92,17 +93,18 @@ func (p Plan) level(out *strings.Builder, level, title string, s printer.Style) 
 	}
 }
 
-// hidden reports whether there is more to show than was asked for.
+// hidden reports whether findings have places that are not shown.
 func (p Plan) hidden() bool {
 	return !p.All && slices.ContainsFunc(p.Findings, func(f Finding) bool { return len(f.Details) > 1 })
 }
 
-// next writes what leads further. Where something is in the way, the error of the command says that.
-func (p Plan) next(out *strings.Builder) {
+// writeNext writes the next command. If something blocks the migration, the error of the command describes what to do.
+func (p Plan) writeNext(out *strings.Builder) {
 	m := p.Migration
 	switch err := p.Err(); {
 	case m.Spec.Stage != v1beta1.MigrationPlan:
-		fmt.Fprintf(out, "\nIt is %s. How it goes on: machinist migrate status %s\n", phaseOf(m), Reference(m))
+		fmt.Fprintf(out, "\nThe migration is in the phase %s. To see its progress:\n  machinist migrate status %s\n", phaseOf(m),
+			Reference(m))
 	case err != nil:
 		out.WriteString("\nNothing was changed.\n")
 	case !p.Beginning:

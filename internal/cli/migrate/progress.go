@@ -13,23 +13,23 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// phases says what a migration does in each phase.
+// phases describes what happens in each phase.
 var phases = map[v1beta1.MigrationPhase]string{
-	v1beta1.MigrationPlanning:   "the old system is read, and nothing is changed",
-	v1beta1.MigrationFencing:    "the old controllers are stopped, and their objects closed to others",
-	v1beta1.MigrationSettling:   "what the old controllers began at the cloud comes to its end",
-	v1beta1.MigrationCopying:    "Machinist's objects are made, its Machines paused",
-	v1beta1.MigrationAdopting:   "the Machines are unpaused, and their instances adopted",
-	v1beta1.MigrationAdopted:    "all instances are Machinist's, and the old objects are still there",
-	v1beta1.MigrationCommitting: "the old system's tags are removed from instances, and its traces from Nodes",
-	v1beta1.MigrationRemoving:   "the old objects are removed, without their instances",
-	v1beta1.MigrationCleaning:   "Machinist's objects get what the migration held back, and the fence is taken down",
-	v1beta1.MigrationCompleted:  "the fleet is Machinist's alone",
-	v1beta1.MigrationAborting:   "Machinist's tags and objects are removed",
-	v1beta1.MigrationAborted:    "the fleet is the old system's again",
+	v1beta1.MigrationPlanning:   "the migrator reads the old system and changes nothing",
+	v1beta1.MigrationFencing:    "the migrator stops the old controllers, and protects their objects from other clients",
+	v1beta1.MigrationSettling:   "the migrator waits until operations that the old controllers started in the cloud are visible",
+	v1beta1.MigrationCopying:    "the migrator creates Machinist's objects, with paused Machines",
+	v1beta1.MigrationAdopting:   "the migrator unpauses the Machines, and the provider adopts their instances",
+	v1beta1.MigrationAdopted:    "Machinist manages all instances, and the old objects still exist",
+	v1beta1.MigrationCommitting: "the migrator removes the tags of the old system from instances, and its traces from Nodes",
+	v1beta1.MigrationRemoving:   "the migrator removes the old objects, but not their instances",
+	v1beta1.MigrationCleaning:   "the migrator applies the postponed changes, and removes the fence",
+	v1beta1.MigrationCompleted:  "Machinist alone manages the fleet",
+	v1beta1.MigrationAborting:   "the migrator removes Machinist's tags and objects",
+	v1beta1.MigrationAborted:    "the old system manages the fleet again",
 }
 
-// phaseOf returns the phase, Planning for a migration that no migrator has acted upon.
+// phaseOf returns the phase, which is Planning for a migration that no migrator has processed.
 func phaseOf(m *v1beta1.Migration) v1beta1.MigrationPhase {
 	if m.Status.Phase == "" {
 		return v1beta1.MigrationPlanning
@@ -37,13 +37,13 @@ func phaseOf(m *v1beta1.Migration) v1beta1.MigrationPhase {
 	return m.Status.Phase
 }
 
-// Observed reports whether a migrator has acted upon the present specification.
+// Observed reports whether a migrator has processed the current specification.
 func Observed(m *v1beta1.Migration) bool { return m.Status.ObservedGeneration >= m.Generation }
 
-// Line says in one line how far a migration is.
+// Line returns the progress of a migration as one line of text.
 func Line(m *v1beta1.Migration) string {
 	if !Observed(m) {
-		return fmt.Sprintf("Waiting for the migrator of provider %s to act upon migration %q", m.Spec.Provider, m.Name)
+		return fmt.Sprintf("Waiting for the migrator of provider %s to process migration %q", m.Spec.Provider, m.Name)
 	}
 	phase := phaseOf(m)
 	line := string(phase) + ": " + phases[phase]
@@ -53,7 +53,7 @@ func Line(m *v1beta1.Migration) string {
 	return line + because(m)
 }
 
-// numbers says how many machines a phase has come to, empty where it does not count them.
+// numbers returns how many machines a phase has processed. It is empty if the phase does not process single machines.
 func numbers(m *v1beta1.Migration) string {
 	c := m.Status.Machines
 	switch phaseOf(m) {
@@ -69,10 +69,10 @@ func numbers(m *v1beta1.Migration) string {
 	return ""
 }
 
-// because says what the present phase waits for, empty where its condition says nothing.
+// because returns what the current phase waits for, from the message of its condition.
 func because(m *v1beta1.Migration) string {
 	kind := v1beta1.ConditionAdopted
-	// Without the fence nothing else is done.
+	// Without the fence, the migrator does nothing else.
 	fenced := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionFenced)
 	switch phase := phaseOf(m); {
 	case phase == v1beta1.MigrationPlanning:
@@ -87,12 +87,12 @@ func because(m *v1beta1.Migration) string {
 		return ""
 	}
 	if kind == v1beta1.ConditionFenced {
-		return ". The fence waits: " + printer.Clean(c.Message)
+		return ". Waiting for the fence: " + printer.Clean(c.Message)
 	}
 	return ". Now: " + printer.Clean(c.Message)
 }
 
-// Picture says on a terminal of that many columns how far a migration is.
+// Picture returns the progress of a migration as lines for a terminal with a number of columns.
 func Picture(m *v1beta1.Migration, s printer.Style, columns int) []string {
 	const bar = 20
 	lines := []string{printer.Fit(fmt.Sprintf("migration/%s  %s", m.Name, phaseOf(m)), columns)}
@@ -114,7 +114,8 @@ func Picture(m *v1beta1.Migration, s printer.Style, columns int) []string {
 	return append(lines, printer.Fit(Line(m), columns))
 }
 
-// Troubles are what is in the way of a migration that has begun, as far as a migrator has acted upon its specification.
+// Troubles returns the problems of a migration that has started. It returns none if the migrator has not processed the
+// current specification, because the status is then about an earlier one.
 func Troubles(m *v1beta1.Migration) []string {
 	if !Observed(m) || m.Status.Phase.Ended() {
 		return nil
@@ -127,9 +128,9 @@ func Troubles(m *v1beta1.Migration) []string {
 		return c
 	}
 	var troubles []string
-	add := func(words string) {
-		if words = printer.Clean(words); words != "" && !slices.Contains(troubles, words) {
-			troubles = append(troubles, words)
+	add := func(text string) {
+		if text = printer.Clean(text); text != "" && !slices.Contains(troubles, text) {
+			troubles = append(troubles, text)
 		}
 	}
 	if c := blocking(m); c != nil {
@@ -144,7 +145,7 @@ func Troubles(m *v1beta1.Migration) []string {
 	return troubles
 }
 
-// blocking returns the condition that keeps a migration from what its stage allows, nil if none does.
+// blocking returns the condition that prevents a migration from doing what its stage allows, or nil.
 func blocking(m *v1beta1.Migration) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)
 	if c == nil || c.Status == metav1.ConditionTrue || c.Reason != v1beta1.ReasonBlocked || !Observed(m) ||

@@ -14,60 +14,61 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Status is how far a migration is.
+// Status is the status of a migration.
 type Status struct {
 	// Kind is MigrationStatus.
 	Kind string `json:"kind"`
-	// Now is the time at which it was so.
+	// Now is the time at which the Migration was read.
 	Now       time.Time `json:"now"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
-	// Source, SourceNamespace and Provider say which fleet goes where.
+	// Source and SourceNamespace describe the fleet that is migrated to Provider.
 	Source          string `json:"source"`
 	SourceNamespace string `json:"sourceNamespace"`
 	Provider        string `json:"provider"`
-	// Stage is how far it may go, Phase what it is doing. Phase is empty until a migrator acts upon it.
+	// Stage is how far the migration may go, and Phase is what it is doing. Phase is empty until a migrator has processed
+	// the Migration.
 	Stage v1beta1.MigrationStage `json:"stage"`
 	Phase v1beta1.MigrationPhase `json:"phase,omitempty"`
-	// Observed says that a migrator has acted upon the present specification.
+	// Observed is true if a migrator has processed the current specification.
 	Observed bool                    `json:"observed"`
 	Created  time.Time               `json:"created"`
 	Deleted  *time.Time              `json:"deleted,omitempty"`
 	PlanHash string                  `json:"planHash,omitempty"`
 	Machines v1beta1.MigrationCounts `json:"machines"`
-	// Blockers and Losses are the codes of what keeps it from beginning: Losses those that nobody has accepted.
+	// Blockers, and Losses that are not accepted, are the codes of what prevents the start.
 	Blockers []string `json:"blockers,omitempty"`
 	Losses   []string `json:"losses,omitempty"`
 	// Stopped are the workloads that the migration scaled to 0.
 	Stopped    []v1beta1.StoppedWorkload `json:"stopped,omitempty"`
 	Conditions []metav1.Condition        `json:"conditions,omitempty"`
 	Troubles   []string                  `json:"troubles,omitempty"`
-	// Migrator is the process that works on it, nil where that matters no more.
+	// Migrator is the process of the migrator. It is nil if the migration has ended, or if the Leases were not read.
 	Migrator *why.Process `json:"migrator,omitempty"`
-	// Next says what happens next, Commands what leads further.
+	// Next describes what happens next. Commands are the commands that continue the migration.
 	Next     string    `json:"next"`
 	Commands []Command `json:"commands,omitempty"`
-	// Unread says what could not be read, and why.
+	// Unread are sentences about objects that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Command is one that leads further.
+// Command is a command that continues a migration.
 type Command struct {
 	Command string `json:"command"`
-	// Does says what it does.
+	// Does describes what the command does.
 	Does string `json:"does"`
 }
 
-// List is several migrations.
+// List is a list of migrations.
 type List struct {
 	// Kind is MigrationStatuses.
 	Kind string `json:"kind"`
-	// Namespace is the one that was read, empty for all.
+	// Namespace is the namespace that was read. It is empty for all namespaces.
 	Namespace string   `json:"namespace,omitempty"`
 	Items     []Status `json:"items"`
 }
 
-// StatusOf says how far a migration is. migrator is the process of its provider, nil if that was not found out.
+// StatusOf returns the status of a migration. migrator is the process of its migrator, or nil if it is not known.
 func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status {
 	plan := PlanOf(m, Pages{})
 	s := Status{
@@ -88,7 +89,7 @@ func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status
 	return s
 }
 
-// ListOf says how far several migrations are, those that have ended last.
+// ListOf returns a list of migrations, sorted by name. Migrations that have ended are at its end.
 func ListOf(namespace string, items []Status) List {
 	items = slices.Clone(items)
 	slices.SortFunc(items, func(a, b Status) int {
@@ -103,7 +104,7 @@ func ListOf(namespace string, items []Status) List {
 	return List{Kind: "MigrationStatuses", Namespace: namespace, Items: items}
 }
 
-// next says what happens next, and what leads further.
+// next returns what happens next, and the commands that continue the migration.
 func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 	run := func(verb, flags, does string) Command {
 		return Command{Command: strings.TrimSpace("machinist migrate " + verb + " " + Reference(m) + flags), Does: does}
@@ -112,44 +113,48 @@ func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 	phase := phaseOf(m)
 	switch {
 	case phase == v1beta1.MigrationCompleted:
-		return "Nothing: the fleet is Machinist's. The record can be deleted.", []Command{
+		return "Nothing. The migration is completed, and its record can be deleted.", []Command{
 			{"kubectl delete migration " + Reference(m), "deletes the record"}}
 	case phase == v1beta1.MigrationAborted:
-		return "Nothing: the fleet is the old system's again. Another try needs another Migration.", []Command{
-			{"kubectl delete migration " + Reference(m), "deletes the record, so that its name is free"}}
+		return "Nothing. The migration is aborted. To try again, create another Migration.", []Command{
+			{"kubectl delete migration " + Reference(m), "deletes the record, so that its name can be used again"}}
 	case phase.Irrevocable():
-		return "It goes on by itself until the old objects are gone. There is no way back.", nil
+		return "The migration continues automatically until the old objects are gone. It can no longer be aborted.", nil
 	case m.Spec.Stage == v1beta1.MigrationAbort, m.DeletionTimestamp != nil:
-		return "It gives the instances back, removes Machinist's objects, and starts the old system again.", nil
+		return "The migrator gives the instances back, removes Machinist's objects, and starts the old system again.", nil
 	case blocking(m) != nil && phase == v1beta1.MigrationPlanning && len(plan.Blockers())+len(plan.Open()) > 0:
 		commands := []Command{run("plan", "", "shows the plan")}
 		if open := plan.Open(); len(open) > 0 {
 			commands = append(commands, run("run", " --accept "+strings.Join(open, ","), "accepts the losses"))
 		}
-		return "Nothing, until the Blockers are settled and the losses accepted.", append(commands, abort)
+		return "The migration waits until you fix the Blockers and accept the losses.", append(commands, abort)
 	case blocking(m) != nil:
-		return "It waits until the plan is the one that was agreed to. If it stays another one, abort, and make another Migration.",
-			[]Command{run("plan", " --all", "shows the plan as it is now"), abort}
+		return "The migration waits, because the plan is not the one that you agreed to. If the plan does not change back, abort, and create another Migration.",
+			[]Command{run("plan", " --all", "shows the current plan"), abort}
 	case m.Spec.Stage == v1beta1.MigrationCommit:
-		return "It commits by itself when all instances are adopted. Until then it can be aborted.", []Command{abort}
+		return "The migration commits automatically when all instances are adopted. Until then, you can abort it.",
+			[]Command{abort}
 	case phase == v1beta1.MigrationAdopted:
-		return "It waits for you. Check Machines, Nodes and workloads for as long as you like.", []Command{
-			run("commit", "", "removes the old objects; there is no way back"), abort}
+		return "The migration waits for you. Check Machines, Nodes and workloads for as long as you like.", []Command{
+			run("commit", "", "removes the old objects; this cannot be undone"), abort}
 	case m.Spec.Stage == v1beta1.MigrationAdopt:
-		return "It goes on by itself until all instances are adopted, and then waits for you.", []Command{abort}
+		return "The migration continues automatically until all instances are adopted, and then waits for you.",
+			[]Command{abort}
 	case !Planned(m):
 		return "The migrator reads the old system. Nothing is changed.", nil
 	case len(plan.Blockers()) > 0:
-		return "Nothing, until the Blockers are settled.", []Command{run("plan", "", "shows them")}
+		return "The migration waits until you fix the Blockers.", []Command{run("plan", "", "shows the Blockers")}
 	}
 	accept, does := "", "stops the old system and adopts the instances"
 	if open := plan.Open(); len(open) > 0 {
 		accept, does = " --accept "+strings.Join(open, ","), "accepts the losses, stops the old system and adopts the instances"
 	}
-	return "It waits for you. Nothing is changed.", []Command{run("plan", "", "shows the plan"), run("run", accept, does)}
+	return "The migration waits for you. Nothing was changed.", []Command{run("plan", "", "shows the plan"),
+		run("run", accept, does)}
 }
 
-// absent says that no migrator works on the migration, empty if one does or that is not known.
+// absent returns that no migrator runs, or an empty string if one runs, if that is not known, or if the migration has
+// ended.
 func (s Status) absent() string {
 	if s.Migrator == nil || s.Phase.Ended() {
 		return ""
@@ -157,19 +162,21 @@ func (s Status) absent() string {
 	return Absent(*s.Migrator)
 }
 
-// Absent says that no migrator runs and what to do, empty if one runs or that is not known.
+// Absent returns that a migrator does not run, and what to do. It returns an empty string if the migrator runs, or if
+// that is not known.
 func Absent(p why.Process) string {
-	const do = "Install it with the value migrator.enabled=true of the chart machinist-provider."
+	const do = "Install the migrator with the value migrator.enabled=true of the chart machinist-provider."
 	switch {
 	case p.Known && !p.Running:
-		return fmt.Sprintf("No process %s is running, so nothing goes on. Start it, or see why it does not stay up.", p.Name)
+		return fmt.Sprintf("The process %s is not running, so the migration does not continue. Start the process, or find out why it exits.", p.Name)
 	case !p.Known && len(p.Searched) > 0:
-		return fmt.Sprintf("No process %s is known: it has no Lease in %s. %s", p.Name, strings.Join(p.Searched, ", "), do)
+		return fmt.Sprintf("The process %s was not found: it has no Lease in %s. %s", p.Name,
+			strings.Join(p.Searched, ", "), do)
 	}
 	return ""
 }
 
-// condition returns a condition of the migration, nil if there is none.
+// condition returns a condition of the migration, or nil.
 func (s Status) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(s.Conditions, kind)
 }

@@ -21,7 +21,7 @@ func stuck(m *v1beta1.Migration) {
 
 func committed(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationCommit }
 
-// scenes are migrations in all phases.
+// scenes returns migrations in all phases.
 func scenes() map[string]*v1beta1.Migration {
 	return map[string]*v1beta1.Migration{
 		"unobserved": fleet(func(m *v1beta1.Migration) { m.Status = v1beta1.MigrationStatus{} }),
@@ -44,14 +44,14 @@ func scenes() map[string]*v1beta1.Migration {
 		"stuck":   began(v1beta1.MigrationAdopting, stuck),
 		"fence-broken": began(v1beta1.MigrationAdopting, func(m *v1beta1.Migration) {
 			set(m, v1beta1.ConditionFenced, metav1.ConditionFalse, v1beta1.ReasonStoppingOldControllers,
-				"Somebody scaled deployment kube-system/machine-controller to 1.")
+				"The deployment kube-system/machine-controller was scaled to 1.")
 		}),
 		"adopted": began(v1beta1.MigrationAdopted, func(m *v1beta1.Migration) {
 			m.Status.Machines.Adopted = 12
 			set(m, v1beta1.ConditionAdopted, metav1.ConditionTrue, v1beta1.ReasonMigrated, "")
 		}),
-		"goes-on":    began(v1beta1.MigrationAdopting, committed),
-		"committing": began(v1beta1.MigrationCommitting, committed),
+		"will-commit": began(v1beta1.MigrationAdopting, committed),
+		"committing":  began(v1beta1.MigrationCommitting, committed),
 		"removing": began(v1beta1.MigrationRemoving, func(m *v1beta1.Migration) {
 			committed(m)
 			m.Status.Machines.Old = 4
@@ -63,7 +63,7 @@ func scenes() map[string]*v1beta1.Migration {
 		}),
 		"aborting": began(v1beta1.MigrationAborting, func(m *v1beta1.Migration) {
 			m.Spec.Stage, m.Status.Machines.Adopted = v1beta1.MigrationAbort, 2
-			set(m, v1beta1.ConditionAdopted, metav1.ConditionFalse, v1beta1.ReasonAborted, "Waits for 2 instances.")
+			set(m, v1beta1.ConditionAdopted, metav1.ConditionFalse, v1beta1.ReasonAborted, "Waiting for 2 instances.")
 		}),
 		"aborted": began(v1beta1.MigrationAborted, func(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationAbort }),
 		"deleted": began(v1beta1.MigrationAdopted, func(m *v1beta1.Migration) {
@@ -72,7 +72,7 @@ func scenes() map[string]*v1beta1.Migration {
 	}
 }
 
-func TestAStatusSaysWhatComesNext(t *testing.T) {
+func TestStatusText(t *testing.T) {
 	for name, m := range scenes() {
 		golden(t, "status-"+name, func(w *strings.Builder) error {
 			return StatusOf(m, now, running()).Text(w, printer.Style{})
@@ -90,7 +90,7 @@ func TestAStatusSaysWhatComesNext(t *testing.T) {
 	})
 }
 
-func TestAListHasALineForEachMigration(t *testing.T) {
+func TestListText(t *testing.T) {
 	items := []Status{StatusOf(scenes()["completed"], now, nil), StatusOf(scenes()["stuck"], now, nil)}
 	for name, list := range map[string]List{"namespace": ListOf("prod", items), "all": ListOf("", items),
 		"none": ListOf("prod", nil), "none-anywhere": ListOf("", nil)} {
@@ -98,8 +98,8 @@ func TestAListHasALineForEachMigration(t *testing.T) {
 	}
 }
 
-// Programs rely on these names.
-func TestWhatProgramsRead(t *testing.T) {
+// Users rely on these field names.
+func TestJSON(t *testing.T) {
 	golden(t, "json", func(w *strings.Builder) error {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
@@ -108,14 +108,14 @@ func TestWhatProgramsRead(t *testing.T) {
 	})
 }
 
-func TestProgressIsALineForEachChange(t *testing.T) {
+func TestProgress(t *testing.T) {
 	golden(t, "progress", func(w *strings.Builder) error {
 		for _, name := range []string{"unobserved", "planned", "blocked", "another-plan", "fencing", "copying", "stuck",
-			"fence-broken", "adopted", "goes-on", "committing", "removing", "cleaning", "completed", "aborting", "aborted"} {
+			"fence-broken", "adopted", "will-commit", "committing", "removing", "cleaning", "completed", "aborting", "aborted"} {
 			m := scenes()[name]
 			fmt.Fprintf(w, "%s\n  %s\n", name, Line(m))
 			for _, trouble := range Troubles(m) {
-				fmt.Fprintf(w, "  in the way: %s\n", trouble)
+				fmt.Fprintf(w, "  trouble: %s\n", trouble)
 			}
 			for _, line := range Picture(m, printer.Style{Plain: true}, 60) {
 				fmt.Fprintf(w, "  | %s\n", line)
@@ -125,11 +125,11 @@ func TestProgressIsALineForEachChange(t *testing.T) {
 	})
 }
 
-// What was written before the specification changed does not stand in the way of the new one.
-func TestTroublesOfAnEarlierSpecificationAreNone(t *testing.T) {
+// Troubles of an earlier specification do not count for the new one.
+func TestTroublesIgnoreAnEarlierSpecification(t *testing.T) {
 	m := began(v1beta1.MigrationPlanning, found)
 	if got := Troubles(m); len(got) != 1 {
-		t.Errorf("got %v, want what blocks it", got)
+		t.Errorf("got %v, want one trouble", got)
 	}
 	m.Generation++
 	if got := Troubles(m); len(got) != 0 {
@@ -137,7 +137,7 @@ func TestTroublesOfAnEarlierSpecificationAreNone(t *testing.T) {
 	}
 }
 
-func TestWhyAMigrationStands(t *testing.T) {
+func TestExplain(t *testing.T) {
 	golden(t, "why", func(w *strings.Builder) error {
 		for _, name := range []string{"unobserved", "losses", "another-plan", "fencing", "stuck", "adopted", "completed",
 			"aborting"} {

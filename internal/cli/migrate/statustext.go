@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Text writes for people how far a migration is.
+// Text writes the status as text.
 func (s Status) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	fmt.Fprintf(out, "%s   %s in namespace %s, to provider %s\n\n", style.Strong("migration/"+s.Name)+" -n "+s.Namespace,
@@ -22,12 +22,12 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 	phase := cmp.Or(s.Phase, v1beta1.MigrationPlanning)
 	fmt.Fprintf(out, "\n%s: %s.\n", phase, phases[phase])
 	if !s.Observed {
-		fmt.Fprintf(out, "The migrator has not acted upon the last change of the specification yet.\n")
+		fmt.Fprintf(out, "The migrator has not processed the last change of the specification yet.\n")
 	}
 	if s.Deleted != nil {
-		fmt.Fprintf(out, "The Migration is being deleted, which aborts it, or waits for the end after the point of no return.\n")
+		fmt.Fprintf(out, "The Migration is being deleted. Before the point of no return, this aborts the migration. After it, the deletion waits until the migration has ended.\n")
 	}
-	s.conditions(out, style)
+	s.writeConditions(out, style)
 	if len(s.Troubles) > 0 {
 		fmt.Fprintf(out, "\n%s\n", style.Strong("TROUBLES"))
 		for _, t := range s.Troubles {
@@ -42,10 +42,10 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 		}
 	}
 	fmt.Fprintf(out, "\n%s %s\n", style.Strong("Next:"), s.Next)
-	s.commands(out)
-	for _, words := range append([]string{s.absent()}, s.Unread...) {
-		if words = printer.Clean(words); words != "" {
-			fmt.Fprintf(out, "\n%s\n", style.Warn(words))
+	s.writeCommands(out)
+	for _, text := range append([]string{s.absent()}, s.Unread...) {
+		if text = printer.Clean(text); text != "" {
+			fmt.Fprintf(out, "\n%s\n", style.Warn(text))
 		}
 	}
 	_, err := io.WriteString(w, out.String())
@@ -55,7 +55,7 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 var head = []string{"STAGE", "PHASE", "MACHINES", "COPIED", "ADOPTED", "OLD", "AGE"}
 
 func (s Status) row(style printer.Style) []string {
-	phase := known(string(s.Phase))
+	phase := orDash(string(s.Phase))
 	switch {
 	case len(s.Troubles) > 0:
 		phase = style.Bad(phase)
@@ -64,18 +64,19 @@ func (s Status) row(style printer.Style) []string {
 	}
 	count := func(n int32) string {
 		if s.Phase == "" {
-			return "-" // Nobody has counted.
+			return "-" // No migrator has counted the machines.
 		}
 		return fmt.Sprint(n)
 	}
 	return []string{string(s.Stage), phase, count(s.Machines.Total), count(s.Machines.Copied), count(s.Machines.Adopted),
-		count(s.Machines.Old), known(printer.Age(s.Now, s.Created))}
+		count(s.Machines.Old), orDash(printer.Age(s.Now, s.Created))}
 }
 
-func known(word string) string { return cmp.Or(printer.Clean(word), "-") }
+// orDash returns a text without control characters, or a dash if it is empty.
+func orDash(text string) string { return cmp.Or(printer.Clean(text), "-") }
 
-// conditions writes the conditions in the order in which a migration reaches them.
-func (s Status) conditions(out *strings.Builder, style printer.Style) {
+// writeConditions writes the table of conditions, in the order in which they become True.
+func (s Status) writeConditions(out *strings.Builder, style printer.Style) {
 	var rows [][]string
 	for _, kind := range []string{v1beta1.ConditionPlanned, v1beta1.ConditionFenced, v1beta1.ConditionAdopted,
 		v1beta1.ConditionCompleted, v1beta1.ConditionStuck} {
@@ -96,7 +97,7 @@ func (s Status) conditions(out *strings.Builder, style printer.Style) {
 	}
 }
 
-func (s Status) commands(out *strings.Builder) {
+func (s Status) writeCommands(out *strings.Builder) {
 	width := 0
 	for _, c := range s.Commands {
 		width = max(width, printer.Visible(c.Command))
@@ -106,7 +107,7 @@ func (s Status) commands(out *strings.Builder) {
 	}
 }
 
-// Text writes for people a line for each migration.
+// Text writes one line for each migration.
 func (l List) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(l.Items) == 0 {

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// shortNames are words for systems whose machines are of one group. Kubermatic's first API has two groups, which have
-// no other name.
+// shortNames maps names of systems to the API group of their machines. The first API of Kubermatic has two groups, so
+// it has no short name.
 var shortNames = map[string]string{
 	"kubermatic":  provider.SourceClusterK8s,
 	"cluster-api": provider.SourceClusterK8s,
@@ -17,23 +17,23 @@ var shortNames = map[string]string{
 	"openshift":   provider.SourceOpenShift,
 }
 
-// Systems are the words for systems that Source understands.
+// Systems returns the API groups and names that Source accepts.
 func Systems() []string {
-	words := provider.Sources()
+	systems := provider.Sources()
 	for name := range shortNames {
-		words = append(words, name)
+		systems = append(systems, name)
 	}
-	slices.Sort(words)
-	return words
+	slices.Sort(systems)
+	return systems
 }
 
-// Source returns the API group of a system that a person names.
-func Source(word string) (string, error) {
-	if slices.Contains(provider.Sources(), word) {
-		return word, nil
+// Source returns the API group of a system. system is the group itself, or the name of the system.
+func Source(system string) (string, error) {
+	if slices.Contains(provider.Sources(), system) {
+		return system, nil
 	}
-	if group, known := shortNames[strings.ToLower(word)]; known {
+	if group, known := shortNames[strings.ToLower(system)]; known {
 		return group, nil
 	}
-	return "", fmt.Errorf("%q: must be one of %s", word, strings.Join(Systems(), ", "))
+	return "", fmt.Errorf("%q: must be one of %s", system, strings.Join(Systems(), ", "))
 }

@@ -10,17 +10,17 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Explain says what a migration waits for, and what a person can do.
+// Explain returns what a migration waits for, and what an administrator can do.
 func Explain(m *v1beta1.Migration, s Status) []why.Finding {
 	about := "migration/" + m.Name
 	var findings []why.Finding
-	if words := s.absent(); words != "" {
-		findings = append(findings, why.Finding{About: about, Reason: why.NoProcess, What: words})
+	if text := s.absent(); text != "" {
+		findings = append(findings, why.Finding{About: about, Reason: why.NoProcess, What: text})
 	}
 	if !s.Observed {
 		findings = append(findings, why.Finding{About: about, Reason: why.Unobserved,
-			What: "It was changed, and no migrator has acted upon that yet.",
-			Ends: "It does within seconds where the migrator of its provider is running."})
+			What: "The migrator has not processed the last change of the Migration yet.",
+			Ends: "If the migrator of the provider runs, it processes the change within seconds."})
 	}
 	report := func(kind string, when func(*metav1.Condition) bool, message string) {
 		c := s.condition(kind)
@@ -34,16 +34,16 @@ func Explain(m *v1beta1.Migration, s Status) []why.Finding {
 		findings = append(findings, why.Finding{About: about, Condition: kind, Reason: c.Reason, What: meaning.Explanation,
 			Message: message, Since: since(c), Ends: meaning.Ends, Do: strings.ReplaceAll(meaning.Do, "`", "")})
 	}
-	isnt := func(c *metav1.Condition) bool { return c.Status != metav1.ConditionTrue }
+	notTrue := func(c *metav1.Condition) bool { return c.Status != metav1.ConditionTrue }
 	phase := phaseOf(m)
 	if !phase.Ended() {
 		report(v1beta1.ConditionStuck, func(c *metav1.Condition) bool { return c.Status == metav1.ConditionTrue },
 			strings.Join(m.Status.Troubles, "; "))
 		if phase == v1beta1.MigrationPlanning || phase == v1beta1.MigrationSettling {
-			report(v1beta1.ConditionPlanned, isnt, "")
+			report(v1beta1.ConditionPlanned, notTrue, "")
 		}
 		if phase != v1beta1.MigrationPlanning && m.Spec.Stage != v1beta1.MigrationAbort {
-			report(v1beta1.ConditionFenced, isnt, "")
+			report(v1beta1.ConditionFenced, notTrue, "")
 		}
 	}
 	last := why.Finding{About: about, Reason: string(phase), Ends: s.Next,

@@ -9,22 +9,22 @@ import (
 	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
-// Effect is what a change of one field does.
+// Effect is the effect of a change of one field.
 type Effect string
 
 const (
-	// EffectRolls makes a new revision.
+	// EffectRolls means that the change creates a new revision.
 	EffectRolls Effect = "NewRevision"
-	// EffectInPlace reaches machines and their Nodes as they are.
+	// EffectInPlace means that the change is applied to existing machines and their Nodes.
 	EffectInPlace Effect = "InPlace"
-	// EffectNone does nothing to machines by itself.
+	// EffectNone means that the change does not change any existing machine.
 	EffectNone Effect = "Deployment"
 )
 
 const template = "spec.template."
 
-// effectOf says what a change at a path does. Whether a field rolls is asked of the code that rolls: the old template
-// with only that field new is of the same revision or not.
+// effectOf returns the effect of a change at a path. The code of the controller decides whether a field creates a new
+// revision: effectOf compares the old template with a copy in which only that field is new.
 func effectOf(path string, before, after *v1beta1.MachineDeploymentSpec) (Effect, error) {
 	switch field, ok := strings.CutPrefix(path, template+"spec."); {
 	case path == "spec.rolloutAfter":
@@ -45,7 +45,7 @@ func effectOf(path string, before, after *v1beta1.MachineDeploymentSpec) (Effect
 	return EffectNone, nil
 }
 
-// withField returns a spec with one field of another.
+// withField returns a copy of spec with one field taken from other.
 func withField(spec, other *v1beta1.MachineSpec, field string) (*v1beta1.MachineSpec, error) {
 	fields := func(of *v1beta1.MachineSpec) (out map[string]json.RawMessage, err error) {
 		text, err := json.Marshal(of)

@@ -1,6 +1,6 @@
-// Package preview tells what a change of a MachineDeployment would do to its machines, without doing it. It plays the
-// production controllers' decisions, wave after wave, in a world where everything succeeds: machines that are made
-// become available, those that are deleted go, and neither takes time.
+// Package preview computes what a change of a MachineDeployment would do to its machines, without doing it. It
+// simulates the decisions of the controllers with their own code, wave after wave. In the simulation everything
+// succeeds and takes no time: created machines become available, and deleted machines are gone.
 package preview
 
 import (
@@ -19,33 +19,33 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Fleet is a deployment as it would be, and what there is of it.
+// Fleet is a deployment before and after a change, with its sets and machines.
 type Fleet struct {
-	// Before is the deployment as it is, nil if there is none.
+	// Before is the deployment before the change, nil if it does not exist.
 	Before *v1beta1.MachineDeployment
-	// After is the deployment as it would be.
+	// After is the deployment after the change.
 	After *v1beta1.MachineDeployment
-	// Sets are the deployment's own, Machines those of the sets.
+	// Sets are the sets of the deployment, and Machines are the machines of these sets.
 	Sets     []*v1beta1.MachineSet
 	Machines []*v1beta1.Machine
-	// Disruptions are how far the budgets of the namespace are used, nil if that is not known.
+	// Disruptions describes how far the budgets of the namespace are used. It is nil if that is unknown.
 	Disruptions *disruption.View
-	// Warnings are those of the API server and its webhooks about After.
+	// Warnings are the warnings of the API server and its webhooks about After.
 	Warnings []string
-	// Unread says what could not be read, each in a sentence.
+	// Unread are sentences about objects that could not be read.
 	Unread []string
-	// Class says what is known of the class that After names.
+	// Class is the state of the class that After names.
 	Class ClassKnown
-	// UserDataHash is that of the user data that the class has now, and Account what its credentials open; each is empty
-	// where it is not known.
+	// UserDataHash is the hash of the user data that the class has now, and Account is the account that its credentials
+	// belong to. They are empty if they are not known.
 	UserDataHash, Account string
 	Now                   time.Time
 }
 
-// ClassKnown says what is known of a class.
+// ClassKnown is the known state of a class.
 type ClassKnown int
 
-// What may be known of a class.
+// The known states of a class. ClassGoing means that the class is being deleted.
 const (
 	ClassUnknown ClassKnown = iota
 	ClassExists
@@ -53,16 +53,16 @@ const (
 	ClassGoing
 )
 
-// mostWaves bounds what is previewed: the largest fleet that the API admits, one machine at a time, each in a wave to
-// come and in one to go.
-const mostWaves = 250000
+// maxWaves limits the number of waves. It suffices for the largest fleet that the API admits, if each machine is
+// created in one wave and deleted in another.
+const maxWaves = 250000
 
-// Make previews what the change would do.
+// Make computes what the change would do.
 func Make(f Fleet) (*Plan, error) {
 	p := &Plan{
 		Kind: "RolloutPlan", Namespace: f.After.Namespace, Name: f.After.Name, New: f.Before == nil,
 		Strategy: string(f.After.Spec.Strategy.TypeOrDefault()), Replicas: f.After.ReplicasOrDefault(),
-		// Programs find lists, if empty ones.
+		// In JSON, an empty list is [] and not null.
 		Changes: []Change{}, Waves: []Wave{}, Blockers: []Blocker{}, Notes: []string{},
 		Machines: Machines{Deleted: []string{}, Updated: []string{}, Unchanged: []string{}, Propagated: []string{}},
 	}
@@ -70,32 +70,33 @@ func Make(f Fleet) (*Plan, error) {
 		if err := p.compare(f); err != nil {
 			return nil, err
 		}
-		p.otherInputs(f)
-		p.warnings(f)
+		p.addInputNotes(f)
+		p.addWarnings(f)
 		if len(p.Changes) == 0 {
 			p.Machines.Unchanged = names(f.Machines)
 			return p, nil
 		}
 	}
 	if f.Before == nil {
-		p.warnings(f)
+		p.addWarnings(f)
 	}
-	p.block(f)
+	p.addKnownBlockers(f)
 	p.Notes = append(p.Notes, f.Unread...)
 	w := newSimulation(f)
 	if f.Before != nil && meta.IsStatusConditionTrue(f.Before.Status.Conditions, v1beta1.ConditionFrozen) {
-		p.frozen(f.Before)
-		w.thaw()
+		p.addFreeze(f.Before)
+		w.endFreeze()
 	}
 	if err := p.simulate(w); err != nil {
 		return nil, err
 	}
-	p.sumUp(f, w)
-	p.budgets(f)
+	p.addResults(f, w)
+	p.addBudgets(f)
 	return p, nil
 }
 
-// simulate plays until nothing more would happen, and goes on from what only a person or time ends, as if it had ended.
+// simulate runs the simulation until nothing more happens. It records a blocker that only a user or time can end, and
+// then continues as if the blocker had ended.
 func (p *Plan) simulate(w *simulation) error {
 	once := p.once()
 	for {
@@ -110,25 +111,26 @@ func (p *Plan) simulate(w *simulation) error {
 			wave.Once = once
 			p.Waves = append(p.Waves, *wave)
 		}
-		if len(p.Waves) > mostWaves {
+		if len(p.Waves) > maxWaves {
 			return errEndless
 		}
-		if w.follow() || wave != nil {
+		if w.carryOut() || wave != nil {
 			continue
 		}
 		_, labelled := w.deployment.Labels[v1beta1.LabelFreeze]
 		switch {
 		case labelled:
-			p.frozen(w.deployment)
-			w.thaw()
+			p.addFreeze(w.deployment)
+			w.endFreeze()
 		case w.deployment.Spec.Paused && (w.last.Outdated > 0 || w.last.Current < 0):
-			p.hinder("Paused", "resumed",
-				"The deployment is paused: nothing is exchanged until it is resumed (machinist rollout resume).")
+			p.addBlocker("Paused", "resumed",
+				"The deployment is paused: no machine is replaced until you resume it (machinist rollout resume).")
 			w.deployment.Spec.Paused = false
 		case w.last.StartsIn > 0:
 			at := w.deployment.Spec.RolloutAfter.Time
-			p.hinder("Scheduled", "it is "+at.UTC().Format(time.RFC3339),
-				fmt.Sprintf("spec.rolloutAfter is %s: then all machines are renewed.", at.UTC().Format(time.RFC3339)))
+			p.addBlocker("Scheduled", "it is "+at.UTC().Format(time.RFC3339),
+				fmt.Sprintf("spec.rolloutAfter is %s. At that time, the replacement of all machines starts.",
+					at.UTC().Format(time.RFC3339)))
 			w.now = at
 		default:
 			return nil
@@ -137,7 +139,7 @@ func (p *Plan) simulate(w *simulation) error {
 	}
 }
 
-// once says what must have come about before the waves that are played now.
+// once returns what must happen before the current waves, in words that follow "once".
 func (p *Plan) once() string {
 	var all []string
 	for _, b := range p.Blockers {
@@ -148,31 +150,32 @@ func (p *Plan) once() string {
 	return strings.Join(all, " and ")
 }
 
-func (p *Plan) hinder(reason, once, message string) {
+func (p *Plan) addBlocker(reason, once, message string) {
 	p.Blockers = append(p.Blockers, Blocker{Reason: reason, Message: message, once: once})
 }
 
-func (p *Plan) frozen(d *v1beta1.MachineDeployment) {
-	message := "It has the label " + v1beta1.LabelFreeze + "."
+func (p *Plan) addFreeze(d *v1beta1.MachineDeployment) {
+	message := "The deployment has the label " + v1beta1.LabelFreeze + "."
 	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionFrozen); c != nil &&
 		c.Status == metav1.ConditionTrue {
 		message = c.Reason + ": " + c.Message
 	}
-	p.hinder("Frozen", "thawed", "The deployment is frozen: nothing is added or exchanged until that ends. "+message)
+	p.addBlocker("Frozen", "the freeze has ended",
+		"The deployment is frozen: no machine is created or replaced until the freeze ends. "+message)
 }
 
-// thaw ends a freeze.
-func (p *simulation) thaw() {
+// endFreeze ends a freeze.
+func (p *simulation) endFreeze() {
 	delete(p.deployment.Labels, v1beta1.LabelFreeze)
 	for _, set := range p.sets {
 		delete(set.Labels, v1beta1.LabelFreeze)
 	}
 }
 
-// block names what would keep the change from being carried out and is known beforehand.
-func (p *Plan) block(f Fleet) {
+// addKnownBlockers adds the blockers that are known before the simulation.
+func (p *Plan) addKnownBlockers(f Fleet) {
 	if f.Before != nil && !f.Before.DeletionTimestamp.IsZero() {
-		p.hinder("Deleting", "", "The deployment is being deleted: nothing is rolled out any more.")
+		p.addBlocker("Deleting", "", "The deployment is being deleted, so the change is not rolled out.")
 	}
 	ref := f.After.Spec.Template.Spec.ClassRef
 	if ref == nil {
@@ -180,16 +183,16 @@ func (p *Plan) block(f Fleet) {
 	}
 	switch f.Class {
 	case ClassMissing:
-		p.hinder("ClassNotFound", "",
-			fmt.Sprintf("The class %s does not exist in namespace %s: machines of it are not launched, and the rollout stops after three.", ref.Name, f.After.Namespace))
+		p.addBlocker("ClassNotFound", "",
+			fmt.Sprintf("The class %s does not exist in namespace %s: its machines get no instances, and the rollout stops after three machines.", ref.Name, f.After.Namespace))
 	case ClassGoing:
-		p.hinder("ClassNotFound", "", fmt.Sprintf("The class %s is being deleted.", ref.Name))
+		p.addBlocker("ClassNotFound", "", fmt.Sprintf("The class %s is being deleted.", ref.Name))
 	case ClassUnknown:
-		p.Notes = append(p.Notes, fmt.Sprintf("Whether the class %s exists could not be seen.", ref.Name))
+		p.Notes = append(p.Notes, fmt.Sprintf("The existence of the class %s could not be checked.", ref.Name))
 	}
 }
 
-// compare says what differs, and which of it makes a new revision.
+// compare adds the changes of the deployment with their effects.
 func (p *Plan) compare(f Fleet) error {
 	changes, err := change.Between("spec", f.Before.Spec, f.After.Spec)
 	if err != nil {
@@ -212,7 +215,7 @@ func (p *Plan) compare(f Fleet) error {
 	return nil
 }
 
-// freezeOnly returns the one label of a deployment that matters to its machines.
+// freezeOnly returns the labels of a deployment that affect its machines. The only such label is the freeze.
 func freezeOnly(d *v1beta1.MachineDeployment) map[string]string {
 	if value, ok := d.Labels[v1beta1.LabelFreeze]; ok {
 		return map[string]string{v1beta1.LabelFreeze: value}
@@ -220,8 +223,9 @@ func freezeOnly(d *v1beta1.MachineDeployment) map[string]string {
 	return map[string]string{}
 }
 
-// budgets says which disruption budgets the rollout has to ask, and names as blockers those that let no machine go now.
-func (p *Plan) budgets(f Fleet) {
+// addBudgets adds a note for each disruption budget that applies to the rollout, and a blocker for each budget that
+// allows no disruption now.
+func (p *Plan) addBudgets(f Fleet) {
 	if f.Disruptions == nil {
 		return
 	}
@@ -239,7 +243,7 @@ func (p *Plan) budgets(f Fleet) {
 			p.Notes = append(p.Notes, use.String()+".")
 			continue
 		}
-		p.hinder("DisruptionBudget", "", use.String()+".")
+		p.addBlocker("DisruptionBudget", "", use.String()+".")
 	}
 	for _, c := range candidates {
 		if until, exempt := disruption.ExemptUntil(c.Machine, f.Now); exempt {
@@ -247,13 +251,14 @@ func (p *Plan) budgets(f Fleet) {
 			if !until.IsZero() {
 				text += " until " + until.UTC().Format(time.RFC3339)
 			}
-			p.hinder("DoNotDisrupt", "", text+": the rollout waits for it.")
+			p.addBlocker("DoNotDisrupt", "", text+". The rollout waits for this machine.")
 		}
 	}
 }
 
-// sumUp says what became of each machine there was, and how far the numbers went.
-func (p *Plan) sumUp(f Fleet, w *simulation) {
+// addResults adds the result for each existing machine, the highest number of machines and the lowest number of
+// available ones.
+func (p *Plan) addResults(f Fleet, w *simulation) {
 	p.Peak, p.Least = int32(len(f.Machines)), int32(0)
 	for _, m := range f.Machines {
 		if w.available(m) {
@@ -279,17 +284,17 @@ func (p *Plan) sumUp(f Fleet, w *simulation) {
 	}
 	blocked := map[string]*v1beta1.Machine{}
 	for _, m := range f.Machines {
-		now, there := owner[m.Name]
-		was := metav1.GetControllerOfNoCopy(m)
+		newOwner, exists := owner[m.Name]
+		oldOwner := metav1.GetControllerOfNoCopy(m)
 		switch {
 		case !m.DeletionTimestamp.IsZero():
-			continue // it goes in any case
+			continue // The machine was deleted before the change.
 		case w.released[m.Name]:
 			p.Machines.Unchanged = append(p.Machines.Unchanged, m.Name)
-		case !there && was != nil:
+		case !exists && oldOwner != nil:
 			p.Machines.Deleted = append(p.Machines.Deleted, m.Name)
 			blocked[m.Name] = m
-		case was != nil && now != string(was.UID):
+		case oldOwner != nil && newOwner != string(oldOwner.UID):
 			p.Machines.Updated = append(p.Machines.Updated, m.Name)
 			blocked[m.Name] = m
 		default:
@@ -303,14 +308,14 @@ func (p *Plan) sumUp(f Fleet, w *simulation) {
 		slices.Sort(list)
 	}
 	p.Rolls = rolls(f, w)
-	p.holdUps(blocked)
+	p.addMachineBlockers(blocked)
 	p.Notes = append(p.Notes, p.notes(f)...)
 	if w.last.Waiting != "" {
-		p.hinder("Waiting", "", "In the end it waits: "+w.last.Waiting+".")
+		p.addBlocker("Waiting", "", "The rollout then waits: "+w.last.Waiting+".")
 	}
 }
 
-// rolls reports whether machines of one revision are exchanged for those of another.
+// rolls reports whether machines move from one revision to another, by replacement or hand-over.
 func rolls(f Fleet, w *simulation) bool {
 	if w.last.Current < 0 {
 		return false
@@ -333,8 +338,8 @@ func names(machines []*v1beta1.Machine) []string {
 	return out
 }
 
-// holdUps names what people have put on machines that keeps them from going or changing.
-func (p *Plan) holdUps(machines map[string]*v1beta1.Machine) {
+// addMachineBlockers adds blockers for paused machines and for machines with lifecycle hooks.
+func (p *Plan) addMachineBlockers(machines map[string]*v1beta1.Machine) {
 	var paused, hooked []string
 	for name, m := range machines {
 		if machinestate.Paused(m) {
@@ -348,28 +353,28 @@ func (p *Plan) holdUps(machines map[string]*v1beta1.Machine) {
 	slices.Sort(paused)
 	slices.Sort(hooked)
 	if len(paused) > 0 {
-		p.hinder("MachinePaused", "", fmt.Sprintf("Paused, and so neither deleted nor changed until that ends: %s.",
-			some(paused, 5)))
+		p.addBlocker("MachinePaused", "", fmt.Sprintf("Machines that are neither deleted nor changed until their pause ends: %s.",
+			firstNames(paused, 5)))
 	}
 	if len(hooked) > 0 {
-		p.hinder("LifecycleHook", "", fmt.Sprintf("Deleted only when their lifecycle hooks are taken off: %s.",
-			some(hooked, 5)))
+		p.addBlocker("LifecycleHook", "", fmt.Sprintf("Machines that are deleted only after their lifecycle hooks are removed: %s.",
+			firstNames(hooked, 5)))
 	}
 }
 
-// notes says what could not be previewed.
+// notes returns what the preview does not include.
 func (p *Plan) notes(f Fleet) (notes []string) {
 	if len(p.Machines.Updated) > 0 {
 		notes = append(notes,
-			"Whether a machine is changed in place is for its provider to say when the time comes: one that cannot be changed so gets another instance under the same name.")
+			"The provider decides for each machine whether it can be changed in place. Otherwise the machine gets a new instance under the same name.")
 		if machinedeployment.SameRevision(&f.Before.Spec.Template.Spec, &f.After.Spec.Template.Spec) &&
 			f.After.Spec.RolloutAfter != nil {
 			notes = append(notes,
-				"spec.rolloutAfter changes nothing of an instance: with strategy InPlace machines are handed over to the new revision and stay what they are.")
+				"With strategy InPlace, spec.rolloutAfter does not change any instance: the machines are only handed over to the new revision.")
 		}
 	}
 	if len(p.Machines.Deleted) > 0 {
-		notes = append(notes, "Drains and their PodDisruptionBudgets, quotas and the cloud's pace are not previewed.")
+		notes = append(notes, "The preview does not include drains, PodDisruptionBudgets, quotas and the speed of the cloud.")
 	}
 	return notes
 }

@@ -20,11 +20,11 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-var update = flag.Bool("update", false, "write the goldens anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// fleet is a deployment of n settled machines.
+// fleet returns a deployment with n healthy machines.
 func fleet(n int32) Fleet {
 	d := &v1beta1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: "web", UID: "web", Generation: 1,
@@ -45,7 +45,7 @@ func fleet(n int32) Fleet {
 		if err != nil {
 			panic(err)
 		}
-		if acted := w.follow(); wave == nil && !acted {
+		if acted := w.carryOut(); wave == nil && !acted {
 			break
 		}
 	}
@@ -63,14 +63,14 @@ func fleet(n int32) Fleet {
 	return f
 }
 
-// with returns the fleet with another deployment to come.
+// with returns the fleet with a change of the deployment.
 func (f Fleet) with(change func(*v1beta1.MachineDeployment)) Fleet {
 	f.After = f.Before.DeepCopy()
 	change(f.After)
 	return f
 }
 
-// was changes what there is.
+// was returns the fleet with another deployment before the change.
 func (f Fleet) was(change func(*v1beta1.MachineDeployment)) Fleet {
 	f.Before = f.Before.DeepCopy()
 	change(f.Before)
@@ -102,7 +102,7 @@ func all(changes ...func(*v1beta1.MachineDeployment)) func(*v1beta1.MachineDeplo
 	}
 }
 
-// budgeted returns the fleet under two budgets, with an exempt machine.
+// budgeted returns the fleet with two budgets and an exempt machine.
 func budgeted(f Fleet) Fleet {
 	f.Machines[1].Annotations = map[string]string{v1beta1.AnnotationDoNotDisrupt: "2026-03-02T00:00:00Z"}
 	var budgets []*disruption.Budget
@@ -182,7 +182,7 @@ func TestPlans(t *testing.T) {
 				t.Fatal(err)
 			}
 			if fmt.Sprint(f.Before, f.After, f.Sets, f.Machines) != before {
-				t.Error("what was given was changed")
+				t.Error("Make changed its input")
 			}
 			var out strings.Builder
 			if err := p.Text(&out, printer.Style{}); err != nil {
@@ -203,7 +203,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// checkBounds holds a plan to what the API promises, from the plan alone.
+// checkBounds checks that a plan keeps the limits that the API promises.
 func checkBounds(t *testing.T, f Fleet, p *Plan) {
 	t.Helper()
 	was := int32(len(f.Machines))
@@ -215,16 +215,16 @@ func checkBounds(t *testing.T, f Fleet, p *Plan) {
 	seen := map[string]bool{}
 	for _, name := range slices.Concat(p.Machines.Deleted, p.Machines.Updated, p.Machines.Unchanged) {
 		if seen[name] {
-			t.Errorf("machine %s has two fates", name)
+			t.Errorf("machine %s is in two lists", name)
 		}
 		seen[name] = true
 	}
 	if len(seen) != len(f.Machines) {
-		t.Errorf("%d machines have a fate, there are %d", len(seen), len(f.Machines))
+		t.Errorf("%d of %d machines are in a list", len(seen), len(f.Machines))
 	}
 	got := int32(len(p.Machines.Unchanged)+len(p.Machines.Updated)) + p.Machines.Created - p.Machines.Transient
 	if len(p.Changes) > 0 && got != p.Replicas {
-		t.Errorf("in the end there are %d machines, replicas are %d", got, p.Replicas)
+		t.Errorf("%d machines at the end, want %d replicas", got, p.Replicas)
 	}
 }
 
@@ -246,9 +246,9 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func TestAMachineThatDoesNotMatchAnyMoreIsLetGoAndReplaced(t *testing.T) {
+func TestMachineThatDoesNotMatchIsReleasedAndReplaced(t *testing.T) {
 	f := fleet(2)
-	f.Machines[0].Labels["app"] = "of somebody else"
+	f.Machines[0].Labels["app"] = "another"
 	p, err := Make(f.with(replicas(3)))
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func TestAMachineThatDoesNotMatchAnyMoreIsLetGoAndReplaced(t *testing.T) {
 	}
 }
 
-func TestEveryListIsThereForPrograms(t *testing.T) {
+func TestJSONHasNoNullLists(t *testing.T) {
 	for name, f := range map[string]Fleet{"nothing": fleet(1).with(func(*v1beta1.MachineDeployment) {}),
 		"rolling": fleet(1).with(newVersion)} {
 		p, err := Make(f)
@@ -275,7 +275,7 @@ func TestEveryListIsThereForPrograms(t *testing.T) {
 	}
 }
 
-// What is previewed must not take a person's time, even for a large fleet that rolls one machine at a time.
+// A preview must be fast even for a large fleet that replaces one machine at a time.
 func BenchmarkPlan(b *testing.B) {
 	f := fleet(300).with(newVersion)
 	for b.Loop() {

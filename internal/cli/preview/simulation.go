@@ -20,26 +20,27 @@ import (
 	"machinist.dev/machinist/internal/machine/preservation"
 )
 
-// simulation is a deployment whose controllers are played: what they decide is the production code's, what the world
-// makes of it is ideal.
+// simulation simulates the controllers of a deployment. The decisions come from the code of the controllers, and the
+// simulated world carries them out without failures.
 type simulation struct {
 	deployment *v1beta1.MachineDeployment
 	now        time.Time
 	sets       []*v1beta1.MachineSet
 	machines   map[types.UID][]*v1beta1.Machine // by set
-	made       int
+	// created is the number of machines that were created so far.
+	created int
 	// last is the preview of the last pass.
 	last machinedeployment.Previewed
-	// asleep are sets that had nothing to do, and of which nothing has changed since.
-	asleep map[types.UID]bool
-	// propagated are machines that get in place what does not roll, released those that their sets let go since they do
-	// not match any more.
+	// idle are sets that had nothing to do in the last pass, and for which nothing has changed since.
+	idle map[types.UID]bool
+	// propagated are machines that get a change in place. released are machines that their sets release because their
+	// labels do not match any more.
 	propagated, released map[string]bool
 }
 
 func newSimulation(f Fleet) *simulation {
 	p := &simulation{deployment: f.After.DeepCopy(), now: f.Now, machines: map[types.UID][]*v1beta1.Machine{},
-		propagated: map[string]bool{}, released: map[string]bool{}, asleep: map[types.UID]bool{}}
+		propagated: map[string]bool{}, released: map[string]bool{}, idle: map[types.UID]bool{}}
 	for _, set := range f.Sets {
 		set = set.DeepCopy()
 		set.Status.ObservedGeneration = set.Generation
@@ -55,15 +56,16 @@ func newSimulation(f Fleet) *simulation {
 	return p
 }
 
-// mostPasses bounds the passes within one wave: a hand-over takes four for each set.
-const mostPasses = 1000
+// maxPasses limits the number of passes in one wave. A hand-over takes four passes for each set.
+const maxPasses = 1000
 
-var errEndless = errors.New("the rollout has no end that can be previewed")
+var errEndless = errors.New("preview the rollout: it does not end after the maximum number of steps")
 
-// decide lets the controllers decide and act until they wait for the world. It returns what they did, nil if nothing.
+// decide runs passes of the controllers until they wait for machines. It returns what they did, or nil if they did
+// nothing.
 func (p *simulation) decide() (*Wave, error) {
 	w := &Wave{Create: map[string]int32{}}
-	for range mostPasses {
+	for range maxPasses {
 		f, err := machinedeployment.Preview(p.deployment, p.sets, p.machines, p.now)
 		if err != nil {
 			return nil, err
@@ -74,10 +76,10 @@ func (p *simulation) decide() (*Wave, error) {
 			w.Why = append(w.Why, f.Doing)
 		}
 		for _, set := range p.sets {
-			if p.asleep[set.UID] {
+			if p.idle[set.UID] {
 				continue
 			}
-			p.asleep[set.UID] = true
+			p.idle[set.UID] = true
 			acted = p.act(set, w) || acted
 		}
 		if !acted {
@@ -93,7 +95,7 @@ func (p *simulation) decide() (*Wave, error) {
 	return nil, errEndless
 }
 
-// scale makes the sets what a pass wants them to be.
+// scale applies the sets that a pass wants, and reports whether anything changed.
 func (p *simulation) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 	byUID := make(map[types.UID]*v1beta1.MachineSet, len(p.sets))
 	for _, set := range p.sets {
@@ -115,12 +117,12 @@ func (p *simulation) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 	}
 	p.sets = sets
 	if acted {
-		clear(p.asleep) // in a hand-over sets check one another
+		clear(p.idle) // During a hand-over, the controllers of sets read each other's sets.
 	}
 	return acted
 }
 
-// act does what a set's controller does next.
+// act runs one pass of the controller of a set, and reports whether it did anything.
 func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	s := machineset.State{Set: set, Machines: p.machines[set.UID], Receiver: p.receiverOf(set),
 		Expecting: p.expecting(set), Surge: int(p.last.MaxSurge),
@@ -139,7 +141,7 @@ func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	}
 	for _, update := range plan.HandOver {
 		to := update.To.DeepCopy()
-		to.Generation++ // what it must be has changed
+		to.Generation++ // The specification has changed.
 		p.machines[set.UID] = slices.DeleteFunc(p.machines[set.UID], func(m *v1beta1.Machine) bool { return m.UID == to.UID })
 		p.machines[s.Receiver.UID] = append(p.machines[s.Receiver.UID], to)
 		w.Update = append(w.Update, to.Name)
@@ -160,7 +162,7 @@ func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	if plan.Settled() {
 		return false
 	}
-	clear(p.asleep)
+	clear(p.idle)
 	return true
 }
 
@@ -172,10 +174,10 @@ func (p *simulation) replace(set types.UID, m *v1beta1.Machine) {
 	}
 }
 
-// create returns a machine of the set that is not launched yet.
+// create returns a new machine of the set, without an instance.
 func (p *simulation) create(set *v1beta1.MachineSet) *v1beta1.Machine {
-	p.made++
-	name := fmt.Sprintf("%s%d", previewed, p.made)
+	p.created++
+	name := fmt.Sprintf("%s%d", previewed, p.created)
 	labels := maps.Clone(set.Spec.Template.ObjectMeta.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -191,10 +193,10 @@ func (p *simulation) create(set *v1beta1.MachineSet) *v1beta1.Machine {
 	}
 }
 
-// previewed begins the names of machines that do not exist. No machine has such a name.
+// previewed is the prefix of the names of machines that do not exist. No real machine can have such a name.
 const previewed = "future/"
 
-// receiverOf returns the set that the given one has to hand machines over to, nil if there is none ready.
+// receiverOf returns the set to which the given set must hand over machines, or nil if no set is ready for that.
 func (p *simulation) receiverOf(set *v1beta1.MachineSet) *v1beta1.MachineSet {
 	order, ok := handover.OrderOf(set.Annotations)
 	for _, to := range p.sets {
@@ -205,7 +207,7 @@ func (p *simulation) receiverOf(set *v1beta1.MachineSet) *v1beta1.MachineSet {
 	return nil
 }
 
-// expecting reports whether machines are being handed over to the set.
+// expecting reports whether another set hands over machines to the given set.
 func (p *simulation) expecting(set *v1beta1.MachineSet) bool {
 	return slices.ContainsFunc(p.sets, func(from *v1beta1.MachineSet) bool {
 		to := p.receiverOf(from)
@@ -213,7 +215,7 @@ func (p *simulation) expecting(set *v1beta1.MachineSet) bool {
 	})
 }
 
-// maxInFlight is how many failed machines are replaced at a time.
+// maxInFlight returns how many failed machines are replaced at a time.
 func (p *simulation) maxInFlight() int {
 	limit := p.deployment.Spec.Remediation.MaxInFlightOrDefault()
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, int(p.deployment.ReplicasOrDefault()), true)
@@ -223,7 +225,7 @@ func (p *simulation) maxInFlight() int {
 	return n
 }
 
-// count notes how many machines there are at the end of a wave's decisions, before the world has followed.
+// count sets the numbers of machines in a wave. They are counted before the world carries out the decisions.
 func (p *simulation) count(w *Wave) {
 	for _, machines := range p.machines {
 		for _, m := range machines {
@@ -239,21 +241,22 @@ func (p *simulation) count(w *Wave) {
 	}
 }
 
-// available reports whether the machine is what it must be, and has been Ready for long enough.
+// available reports whether the machine is up to date, and has been Ready for minReadySeconds.
 func (p *simulation) available(m *v1beta1.Machine) bool {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	return m.DeletionTimestamp.IsZero() && !handover.Updating(m) && ready != nil && ready.Status == metav1.ConditionTrue &&
-		!ready.LastTransitionTime.After(p.longAgo())
+		!ready.LastTransitionTime.After(p.latestReadyTime())
 }
 
-// longAgo is since when a machine has to be Ready in order to be available now.
-func (p *simulation) longAgo() time.Time {
+// latestReadyTime returns the time since which a machine must be Ready to be available now.
+func (p *simulation) latestReadyTime() time.Time {
 	return p.now.Add(-time.Duration(p.deployment.Spec.MinReadySeconds) * time.Second)
 }
 
-// follow lets the world do what was decided: what was deleted is gone, what was made or changed is up and available. It
-// reports whether anything was left to do. Machines that are in trouble stay as they are. No time passes.
-func (p *simulation) follow() (acted bool) {
+// carryOut lets the world carry out the decisions: deleted machines are gone, and created or changed machines run and
+// are available. Failed and unhealthy machines stay as they are. carryOut reports whether anything changed. No time
+// passes.
+func (p *simulation) carryOut() (acted bool) {
 	for uid, machines := range p.machines {
 		var rest []*v1beta1.Machine
 		for _, m := range machines {
@@ -263,20 +266,20 @@ func (p *simulation) follow() (acted bool) {
 				continue
 			case m.Status.Phase == v1beta1.MachineFailed, m.Status.Phase == v1beta1.MachineUnhealthy, p.available(m):
 			default:
-				m, acted = p.up(m), true
+				m, acted = p.running(m), true
 			}
 			rest = append(rest, m)
 		}
 		p.machines[uid] = rest
 	}
 	if acted {
-		clear(p.asleep)
+		clear(p.idle)
 	}
 	return acted
 }
 
-// up returns the machine as one that runs and is available.
-func (p *simulation) up(m *v1beta1.Machine) *v1beta1.Machine {
+// running returns a copy of the machine that runs and is available.
+func (p *simulation) running(m *v1beta1.Machine) *v1beta1.Machine {
 	m = m.DeepCopy()
 	m.Status.Phase = v1beta1.MachineRunning
 	if m.Spec.ProviderID == "" {
@@ -285,7 +288,7 @@ func (p *simulation) up(m *v1beta1.Machine) *v1beta1.Machine {
 	for _, kind := range []string{v1beta1.ConditionReady, v1beta1.ConditionUpToDate} {
 		meta.RemoveStatusCondition(&m.Status.Conditions, kind)
 		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{
-			Type: kind, Status: metav1.ConditionTrue, Reason: "Previewed", LastTransitionTime: metav1.NewTime(p.longAgo()),
+			Type: kind, Status: metav1.ConditionTrue, Reason: "Previewed", LastTransitionTime: metav1.NewTime(p.latestReadyTime()),
 			ObservedGeneration: m.Generation})
 	}
 	return m

@@ -9,7 +9,7 @@ import (
 )
 
 // Rule: changed-user-data-is-told.
-func TestAPlanTellsOfMachinesWithOtherUserData(t *testing.T) {
+func TestPlanNotesMachinesWithOtherUserData(t *testing.T) {
 	note := func(f Fleet) string {
 		t.Helper()
 		p, err := Make(f)
@@ -24,27 +24,28 @@ func TestAPlanTellsOfMachinesWithOtherUserData(t *testing.T) {
 	}
 	f := fleet(3)
 	f.UserDataHash = "new"
-	for i, hash := range []string{"old", "new", ""} { // Of the last it is not known.
+	for i, hash := range []string{"old", "new", ""} { // The hash of the last machine is not known.
 		f.Machines[i].Status.Instance = &v1beta1.InstanceStatus{UserDataHash: hash}
 	}
-	if got := note(f); !strings.HasPrefix(got, "1 machine of 3 had other user data than class small has now.") ||
+	if got := note(f); !strings.HasPrefix(got,
+		"Machines that were created from other user data than class small has now: 1 of 3.") ||
 		!strings.HasSuffix(got, "machinist rollout restart md/web -n fleets") {
-		t.Errorf("nothing else would change: %q", got)
+		t.Errorf("without another change, the note is %q", got)
 	}
 	f.UserDataHash = ""
 	if got := note(f); got != "" {
-		t.Errorf("the user data of the class is not known: %q", got)
+		t.Errorf("although the user data of the class is not known, the note is %q", got)
 	}
 	f.UserDataHash = "new"
 	f.After = f.After.DeepCopy()
 	f.After.Spec.Template.Spec.Version = "v1.36.2"
 	if got := note(f); got != "" {
-		t.Errorf("all machines are replaced anyway: %q", got)
+		t.Errorf("although all machines are replaced anyway, the note is %q", got)
 	}
 }
 
 // Rule: changed-account-is-told.
-func TestAPlanTellsOfMachinesInAnotherAccount(t *testing.T) {
+func TestPlanNotesMachinesInAnotherAccount(t *testing.T) {
 	f := fleet(3)
 	f.Account = "two"
 	for i, account := range []string{"one", "two", ""} {
@@ -55,7 +56,7 @@ func TestAPlanTellsOfMachinesInAnotherAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(p.Notes, func(n string) bool {
-		return strings.HasPrefix(n, `1 machine of 3 had another account than "two"`)
+		return strings.HasPrefix(n, `Machines in another account than "two", `) && strings.Contains(n, "1 of 3")
 	}) {
 		t.Errorf("the notes are %q", p.Notes)
 	}

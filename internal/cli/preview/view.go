@@ -12,86 +12,89 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Plan is what a change of a deployment would do to its machines.
+// Plan is the effect of a change of a deployment on its machines.
 type Plan struct {
 	// Kind is RolloutPlan.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// New says that there is no such deployment yet.
+	// New is true if the deployment does not exist yet.
 	New      bool   `json:"new"`
 	Strategy string `json:"strategy"`
 	Replicas int32  `json:"replicas"`
 	// Changes are the fields of the deployment that differ.
 	Changes []Change `json:"changes"`
-	// Rolls says that machines of one revision would be exchanged for those of another, or handed over to it.
+	// Rolls is true if machines of one revision would be replaced by machines of another, or handed over to it.
 	Rolls bool `json:"rolls"`
-	// Machines says what would become of each.
+	// Machines describes what would happen to each machine.
 	Machines Machines `json:"machines"`
-	// Waves are what would happen, each once the one before is done.
+	// Waves are the steps of the change. Each starts when the previous one is done.
 	Waves []Wave `json:"waves"`
-	// MaxSurge and MaxUnavailable are the bounds of the rollout, in machines.
+	// MaxSurge and MaxUnavailable are the limits of the rollout as numbers of machines.
 	MaxSurge       int32 `json:"maxSurge"`
 	MaxUnavailable int32 `json:"maxUnavailable"`
-	// Peak is the greatest number of machines there would be at a time, those being deleted included; Least the smallest
-	// number available.
+	// Peak is the highest number of machines at a time, including those that are being deleted. Least is the lowest number
+	// of available machines.
 	Peak  int32 `json:"peakMachines"`
 	Least int32 `json:"leastAvailable"`
-	// Blockers would keep it from happening. The waves are reported as if each had ended.
+	// Blockers are what would prevent the change. The waves assume that each of them ends.
 	Blockers []Blocker `json:"blockers"`
-	// Notes say what could not be previewed.
+	// Notes are warnings, and what the preview does not include.
 	Notes []string `json:"notes"`
 }
 
-// Change is a field that differs, and what that does.
+// Change is a field that differs, with the effect of the change.
 type Change struct {
 	change.Change
 	// Effect is NewRevision, InPlace or Deployment.
 	Effect Effect `json:"effect"`
 }
 
-// Machines are the names of machines by what would become of them.
+// Machines are the names of machines by what would happen to them.
 type Machines struct {
-	// Created is how many would be made. Transient is how many of them would be deleted again before the end: a set of the
-	// old revision makes some when replicas are raised meanwhile, or when one of its machines fails.
+	// Created is the number of machines that would be created. Transient is how many of them would be deleted again before
+	// the end. A set of the old revision creates such machines if replicas is raised during the rollout, or if one of its
+	// machines fails.
 	Created   int32 `json:"created"`
 	Transient int32 `json:"transient"`
-	// Deleted would go: replaced, or no longer wanted.
+	// Deleted would be deleted, because they are replaced or surplus.
 	Deleted []string `json:"deleted"`
-	// Updated would be handed over to the new revision and changed in place where their provider can.
+	// Updated would be handed over to the new revision, and changed in place if their provider supports that.
 	Updated []string `json:"updatedInPlace"`
 	// Unchanged would stay.
 	Unchanged []string `json:"unchanged"`
-	// Propagated are those of Kept that get what has changed and makes no new revision.
+	// Propagated are those of Unchanged that get, in place, a change that creates no new revision.
 	Propagated []string `json:"propagated"`
 }
 
-// Wave is what is done at a time.
+// Wave is what happens at the same time.
 type Wave struct {
-	// Once says what must have come about before.
+	// Once describes what must happen before the wave, in words that follow "once".
 	Once string `json:"once,omitempty"`
-	// Create is how many machines each set would make.
+	// Create is how many machines each set would create.
 	Create map[string]int32 `json:"create,omitempty"`
-	// Delete and Update name machines. Those that this rollout made itself have names that begin with previewed/.
+	// Delete and Update are names of machines. The names of machines that this rollout creates begin with future/.
 	Delete []string `json:"delete,omitempty"`
 	Update []string `json:"updateInPlace,omitempty"`
-	// Existing counts all machines meanwhile, Live those that are not being deleted, Available those that are available.
+	// Existing is the number of all machines during the wave, Live the number of those that are not being deleted, and
+	// Available the number of those that are available.
 	Existing  int32 `json:"existing"`
 	Live      int32 `json:"live"`
 	Available int32 `json:"available"`
-	// Why are the controller's own reasons.
+	// Why are the reasons of the controller.
 	Why []string `json:"why,omitempty"`
 }
 
-// Blocker is something that would keep a change from being carried out.
+// Blocker is something that would prevent a change.
 type Blocker struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// once says when it has ended, in words that follow "once"; empty if the waves do not depend on it.
+	// once describes when the blocker has ended, in words that follow "once". It is empty if the waves do not depend on
+	// the blocker.
 	once string
 }
 
-// Text implements the view of a command.
+// Text writes the plan as text.
 func (p *Plan) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n", s.Strong(fmt.Sprintf("machinedeployment/%s in namespace %s", p.Name, p.Namespace)))
@@ -105,7 +108,8 @@ func (p *Plan) Text(w io.Writer, s printer.Style) error {
 		if err := p.waves(&out, s); err != nil {
 			return err
 		}
-		fmt.Fprintf(&out, "\nAt most %s at a time, those being deleted included", wording.Count(p.Peak, "machine"))
+		fmt.Fprintf(&out, "\nAt most %s at a time, including those that are being deleted",
+			wording.Count(p.Peak, "machine"))
 		if !p.New {
 			fmt.Fprintf(&out, "; at least %d available", p.Least)
 		}
@@ -129,57 +133,58 @@ func (p *Plan) changes(out *strings.Builder, s printer.Style) {
 	}
 }
 
-// Summary is the answer in a sentence or two.
+// Summary returns the result in one or two sentences.
 func (p *Plan) Summary() string {
 	if !p.New && len(p.Changes) == 0 {
 		return "Nothing would change."
 	}
 	m := p.Machines
-	stay := m.Created - m.Transient
-	replaced := min(stay, int32(len(m.Deleted)))
-	created, deleted := stay-replaced, int32(len(m.Deleted))-replaced
+	newMachines := m.Created - m.Transient
+	replaced := min(newMachines, int32(len(m.Deleted)))
+	created, deleted := newMachines-replaced, int32(len(m.Deleted))-replaced
 	var parts []string
-	add := func(n int32, words string) {
+	add := func(n int32, format string) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf(words, wording.Count(n, "machine")))
+			parts = append(parts, fmt.Sprintf(format, wording.Count(n, "machine")))
 		}
 	}
 	if p.New {
-		return fmt.Sprintf("A new deployment: %s would be created.", wording.Count(stay, "machine"))
+		return fmt.Sprintf("The deployment is new: %s would be created.", wording.Count(newMachines, "machine"))
 	}
 	add(replaced, "%s would be replaced.")
-	add(int32(len(m.Updated)), "%s would be updated in place where the provider can.")
+	add(int32(len(m.Updated)), "%s would be updated in place if the provider supports that.")
 	add(created, "%s would be created.")
 	add(deleted, "%s would be deleted.")
 	rest := "%s would stay."
 	if len(parts) == 0 {
 		parts, rest = append(parts, "No machine would be created, replaced or deleted."), ""
 	}
-	add(m.Transient, "On the way %s more would be made of the old revision, and replaced as well.")
-	add(int32(len(m.Propagated)), "The change reaches %s and their Nodes in place.")
+	add(m.Transient, "During the rollout, %s of the old revision would also be created, and replaced as well.")
+	add(int32(len(m.Propagated)), "The change would be applied in place to %s and their Nodes.")
 	if rest != "" {
 		add(int32(len(m.Unchanged)), rest)
 	}
 	return strings.Join(parts, " ")
 }
 
-// Row is a wave, or several in a row that do the same in number.
+// Row is one wave, or several consecutive waves that create, delete and update the same numbers of machines.
 type Row struct {
-	// Number is that of the wave or, of several, the first and the last: "2-5".
+	// Number is the number of the wave. For several waves, it has the first and the last, such as "2-5".
 	Number string
-	// Once says what must have come about before, where that differs from the row before.
+	// Once describes what must happen before the row, if that differs from the previous row.
 	Once string
-	// Several says that Created and the numbers in Deleted and Updated are those of each wave.
+	// Several is true if the row stands for several waves.
 	Several bool
-	// Created is how many machines each wave makes; OneDeletes and OneUpdates are how many go or change in each.
+	// Created, OneDeletes and OneUpdates are the numbers of machines that each wave creates, deletes and updates.
 	Created, OneDeletes, OneUpdates int
-	// Deleted and Updated are the names of the machines of all the waves of the row.
+	// Deleted and Updated are the names of the machines of all waves of the row.
 	Deleted, Updated []string
-	// Existing is the greatest number of machines meanwhile, Available the smallest number that is available.
+	// Existing is the highest number of machines in the row, and Available the lowest number of available ones.
 	Existing, Available int32
 }
 
-// Rows returns the waves, with those in a row that do the same in number as one.
+// Rows returns the waves as rows. Consecutive waves that create, delete and update the same numbers of machines are one
+// row.
 func (p *Plan) Rows() []Row {
 	var rows []Row
 	once := ""
@@ -190,7 +195,7 @@ func (p *Plan) Rows() []Row {
 		for _, n := range w.Create {
 			row.Created += int(n)
 		}
-		for ; j < len(p.Waves) && alike(w, p.Waves[j]); j++ {
+		for ; j < len(p.Waves) && sameNumbers(w, p.Waves[j]); j++ {
 			row.Deleted = append(row.Deleted, p.Waves[j].Delete...)
 			row.Updated = append(row.Updated, p.Waves[j].Update...)
 			row.Existing = max(row.Existing, p.Waves[j].Existing)
@@ -208,7 +213,7 @@ func (p *Plan) Rows() []Row {
 	return rows
 }
 
-// Creates says how many machines each wave of the row makes, "-" for none.
+// Creates returns how many machines each wave of the row creates, or "-" for none.
 func (r Row) Creates() string {
 	if r.Created == 0 {
 		return "-"
@@ -216,17 +221,17 @@ func (r Row) Creates() string {
 	return fmt.Sprint(r.Created) + r.each()
 }
 
-// Deletes says how many machines go, and names at most so many.
-func (r Row) Deletes(most int) string { return r.named(r.OneDeletes, r.Deleted, most) }
+// Deletes returns how many machines each wave deletes, with the names of at most limit machines.
+func (r Row) Deletes(limit int) string { return r.named(r.OneDeletes, r.Deleted, limit) }
 
-// Updates says how many machines change in place, and names at most so many.
-func (r Row) Updates(most int) string { return r.named(r.OneUpdates, r.Updated, most) }
+// Updates returns how many machines each wave updates in place, with the names of at most limit machines.
+func (r Row) Updates(limit int) string { return r.named(r.OneUpdates, r.Updated, limit) }
 
-func (r Row) named(n int, names []string, most int) string {
+func (r Row) named(n int, names []string, limit int) string {
 	if n == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%d%s: %s", n, r.each(), some(names, most))
+	return fmt.Sprintf("%d%s: %s", n, r.each(), firstNames(names, limit))
 }
 
 func (r Row) each() string {
@@ -236,7 +241,7 @@ func (r Row) each() string {
 	return ""
 }
 
-// waves writes a row for each wave. Waves in a row that do the same in number share one.
+// waves writes the table of waves.
 func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
 	var rows [][]string
 	for _, r := range p.Rows() {
@@ -260,22 +265,23 @@ func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
 	return printer.Table(out, head, rows)
 }
 
-func alike(a, b Wave) bool {
+func sameNumbers(a, b Wave) bool {
 	return a.Once == b.Once && maps.Equal(a.Create, b.Create) && len(a.Delete) == len(b.Delete) &&
 		len(a.Update) == len(b.Update)
 }
 
-// some names the first of them. Those that do not exist yet have no names.
-func some(names []string, shown int) string {
-	there := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.HasPrefix(n, previewed) })
-	list := there[:min(len(there), shown)]
-	if more := len(there) - len(list); more > 0 {
+// firstNames joins the first names, and adds the number of the others. Machines that the rollout creates have no names
+// yet.
+func firstNames(names []string, limit int) string {
+	existing := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.HasPrefix(n, previewed) })
+	list := existing[:min(len(existing), limit)]
+	if more := len(existing) - len(list); more > 0 {
 		list = append(list[:len(list):len(list)], fmt.Sprintf("%d more", more))
 	}
-	if made := len(names) - len(there); made > 0 {
-		list = append(list[:len(list):len(list)], fmt.Sprintf("%d made before", made))
+	if created := len(names) - len(existing); created > 0 {
+		list = append(list[:len(list):len(list)], fmt.Sprintf("%d created before", created))
 	}
-	if last := len(list) - 1; last > 0 && (len(there) > shown || len(names) > len(there)) {
+	if last := len(list) - 1; last > 0 && (len(existing) > limit || len(names) > len(existing)) {
 		return strings.Join(list[:last], ", ") + " and " + list[last]
 	}
 	return strings.Join(list, ", ")

@@ -8,13 +8,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// warnings notes what the API server warns of. A rollout waits for a version that the target cluster does not support
-// if the change, or one before it that was not rolled out yet, is to that version.
-func (p *Plan) warnings(f Fleet) {
+// addWarnings adds the warnings of the API server as notes. A warning about the version is a blocker if this change,
+// or an earlier change that is not rolled out yet, sets the version.
+func (p *Plan) addWarnings(f Fleet) {
 	for _, text := range f.Warnings {
 		violation, found := strings.CutPrefix(text, "spec.template.spec.version: ")
 		if found && changesVersion(f) {
-			p.hinder(v1beta1.ReasonVersionSkew, "the target cluster supports the version", "The rollout waits: "+violation+".")
+			p.addBlocker(v1beta1.ReasonVersionSkew, "the target cluster supports the version", "The rollout waits: "+violation+".")
 			continue
 		}
 		p.Notes = append(p.Notes, "Warning: "+text)

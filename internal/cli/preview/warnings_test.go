@@ -10,7 +10,7 @@ import (
 )
 
 // Rule: version-skew-waits.
-func TestAPlanNamesAVersionThatTheTargetClusterDoesNotSupport(t *testing.T) {
+func TestPlanReportsUnsupportedVersion(t *testing.T) {
 	const skew = "spec.template.spec.version: version v1.36.3 is newer than v1.35.0"
 	waiting := func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.Spec.Version = "v1.36.3"

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Fit cuts a text without colours so that it takes no more columns than there are. A number under 1 is no limit.
+// Fit cuts a text without colours to a number of columns. If the number is less than 1, there is no limit.
 func Fit(text string, columns int) string {
 	if columns < 1 || Visible(text) <= columns {
 		return text
@@ -15,20 +15,20 @@ func Fit(text string, columns int) string {
 	return string([]rune(text)[:columns-1]) + "…"
 }
 
-// Live shows something that changes: on a terminal lines that are drawn over, elsewhere a line for each change. Several
-// goroutines may use it.
+// Live shows changing content. On a terminal it draws over the previous picture, and elsewhere it writes a line for
+// each change. Live is safe for concurrent use.
 type Live struct {
 	Out      io.Writer
 	Terminal bool
 
 	mu sync.Mutex
-	// drawn is the number of lines of the picture that is on the terminal, last the text that was drawn last.
+	// drawn is the number of lines of the picture on the terminal. last is the last text that was drawn or written.
 	drawn int
 	last  string
 }
 
-// Draw shows a picture in place of the one before. Where there is no terminal it writes the line instead, unless it is
-// the same as before. The picture's lines must not be wider than the terminal, or they are not drawn over in full.
+// Draw replaces the previous picture by another one. Without a terminal, Draw writes the line instead, unless it equals
+// the previous one. The lines of the picture must not be wider than the terminal, because they could not be erased.
 func (l *Live) Draw(picture []string, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +47,7 @@ func (l *Live) Draw(picture []string, line string) {
 	l.paint(text, len(picture))
 }
 
-// Printf writes a line that stays, above the picture.
+// Printf writes a permanent line above the picture.
 func (l *Live) Printf(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +59,7 @@ func (l *Live) Printf(format string, args ...any) {
 	}
 }
 
-// Erase takes the picture off, so that other lines may be written in its place.
+// Erase removes the picture, so that other lines can be written in its place.
 func (l *Live) Erase() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *Live) erase() {
 	l.drawn = 0
 }
 
-// Bar draws n of total as a bar of that many columns.
+// Bar returns a bar of a number of columns that shows n of total.
 func Bar(s Style, n, total int32, columns int) string {
 	full, empty := "█", "░"
 	if s.Plain {

@@ -17,7 +17,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-func TestAPictureIsDrawnInPlaceOfTheOneBefore(t *testing.T) {
+func TestDrawReplacesThePreviousPicture(t *testing.T) {
 	var out strings.Builder
 	live := Live{Out: &out, Terminal: true}
 	live.Draw([]string{"one", "two"}, "")
@@ -30,7 +30,7 @@ func TestAPictureIsDrawnInPlaceOfTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestALineThatStaysIsWrittenAboveThePicture(t *testing.T) {
+func TestPrintfWritesAboveThePicture(t *testing.T) {
 	var out strings.Builder
 	live := Live{Out: &out, Terminal: true}
 	live.Printf("begun %d", 1)
@@ -42,7 +42,7 @@ func TestALineThatStaysIsWrittenAboveThePicture(t *testing.T) {
 	}
 }
 
-func TestWithoutATerminalThereIsALineForEachChange(t *testing.T) {
+func TestDrawWithoutTerminalWritesALineForEachChange(t *testing.T) {
 	var out strings.Builder
 	live := Live{Out: &out}
 	for _, line := range []string{"a", "a", "b", "a"} {

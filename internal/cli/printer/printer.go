@@ -1,5 +1,5 @@
-// Package printer is how commands write for people: colours that only repeat what the words say, columns, ages, and
-// words that come from elsewhere made harmless.
+// Package printer writes the text output of commands: colours, tables, ages, and untrusted text without control
+// characters. Colours never carry information that the text does not have.
 package printer
 
 import (
@@ -13,28 +13,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Style is how text is written.
+// Style is the style of text output.
 type Style struct {
-	// Colour says that colours are wanted, Wide that no column is left out.
+	// Colour turns colours on. Wide shows all columns.
 	Colour, Wide bool
-	// Plain says that only ASCII must be drawn.
+	// Plain limits bars and branches to ASCII characters.
 	Plain bool
 }
 
-// Good colours a word green where colours are wanted. Like those of the other methods, the colour only repeats what the
-// word says.
+// Good colours a text green if colours are on.
 func (s Style) Good(text string) string { return s.paint("32", text) }
 
-// Bad colours a word red.
+// Bad colours a text red if colours are on.
 func (s Style) Bad(text string) string { return s.paint("31", text) }
 
-// Warn colours a word yellow.
+// Warn colours a text yellow if colours are on.
 func (s Style) Warn(text string) string { return s.paint("33", text) }
 
-// Faint dims a word.
+// Faint dims a text if colours are on.
 func (s Style) Faint(text string) string { return s.paint("2", text) }
 
-// Strong makes a word bold.
+// Strong makes a text bold if colours are on.
 func (s Style) Strong(text string) string { return s.paint("1", text) }
 
 func (s Style) paint(code, text string) string {
@@ -44,7 +43,7 @@ func (s Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Table writes rows in columns as kubectl does: capitals on top, three spaces between. Colours take no room.
+// Table writes rows in columns like kubectl, with three spaces between columns. Colours do not count as width.
 func Table(w io.Writer, head []string, rows [][]string) error {
 	all := append([][]string{head}, rows...)
 	widths := make([]int, len(head))
@@ -70,13 +69,13 @@ func Table(w io.Writer, head []string, rows [][]string) error {
 
 var colours = regexp.MustCompile("\x1b\\[[0-9]+m")
 
-// Visible is how many columns a text takes on a terminal.
+// Visible returns the number of columns that a text takes on a terminal.
 func Visible(text string) int { return utf8.RuneCountInString(colours.ReplaceAllString(text, "")) }
 
-// Clean makes words that come from elsewhere, such as the message of a condition, one line that a terminal only
-// shows: what would move the cursor, colour the screen or turn the direction of writing is left out, and line ends
-// are spaces.
-func Clean(words string) string {
+// Clean returns untrusted text, such as the message of a condition, as one line that is safe for a terminal. It
+// replaces line ends by spaces, and removes characters that would move the cursor, colour the screen or change the
+// direction of writing.
+func Clean(text string) string {
 	cleaned := strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
@@ -85,12 +84,12 @@ func Clean(words string) string {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(words, "�"))
+	}, strings.ToValidUTF8(text, "�"))
 	return strings.Join(strings.Fields(cleaned), " ")
 }
 
-// Age is how long ago something was, as kubectl informs it; empty where it is not known. A clock that is behind makes
-// it 0s.
+// Age returns the time since then in the format of kubectl. It returns an empty string if then is zero, and 0s if then
+// is in the future because a clock is behind.
 func Age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestWhatAMachineWroteDoesNotReachTheTerminalAsItIs(t *testing.T) {
+func TestCleanRemovesControlCharacters(t *testing.T) {
 	for given, want := range map[string]string{
 		"plain words":                       "plain words",
 		"two\nlines\r\nand a\ttab":          "two lines and a tab",
@@ -21,7 +21,7 @@ func TestWhatAMachineWroteDoesNotReachTheTerminalAsItIs(t *testing.T) {
 	}
 }
 
-func TestColoursTakeNoWidthInATable(t *testing.T) {
+func TestColoursHaveNoWidthInATable(t *testing.T) {
 	rows := func(s Style) string {
 		var out strings.Builder
 		if err := Table(&out, []string{"NAME", "STATE", ""},

@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
-// History is what there is to go back to.
+// History has the revisions of a deployment.
 type History struct {
 	// Kind is RolloutHistory.
 	Kind      string     `json:"kind"`
@@ -29,31 +29,31 @@ type History struct {
 	now time.Time
 }
 
-// Revision is one of a deployment's.
+// Revision is one revision of a deployment.
 type Revision struct {
 	Revision int64 `json:"revision"`
-	// Current says that it is of the deployment's template.
+	// Current is true if the revision has the current template of the deployment.
 	Current bool `json:"current"`
-	// Set is the name of its MachineSet.
+	// Set is the name of the MachineSet.
 	Set string `json:"set"`
-	// Class is the name of its class, or Provider that of its provider where it is of the inline form.
+	// Class is the name of the class. For a template with an inline providerSpec, Provider is the name of the provider.
 	Class    string `json:"class,omitempty"`
 	Provider string `json:"provider,omitempty"`
 	Version  string `json:"version,omitempty"`
-	// Hash is the template hash that its machines carry.
+	// Hash is the template hash in the labels of the machines.
 	Hash string `json:"hash,omitempty"`
-	// Replicas is how many machines it is to have, Machines how many it has.
+	// Replicas is the desired number of machines, and Machines is the actual number.
 	Replicas int32 `json:"replicas"`
 	Machines int32 `json:"machines"`
-	// Created is when its set was made.
+	// Created is when the set was created.
 	Created metav1.Time `json:"created"`
-	// RolloutAfter is the time whose passing made it, if it was made to renew machines.
+	// RolloutAfter is the value of spec.rolloutAfter that started the revision, if it was a restart.
 	RolloutAfter string `json:"rolloutAfter,omitempty"`
 	// ChangeCause is the annotation kubernetes.io/change-cause.
 	ChangeCause string `json:"changeCause,omitempty"`
 }
 
-// HistoryOf returns the history of a deployment, whose own these sets are.
+// HistoryOf returns the history of a deployment. The sets must belong to it.
 func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) History {
 	h := History{Kind: "RolloutHistory", Namespace: d.Namespace, Name: d.Name, Revisions: []Revision{}, now: now}
 	ordered, current := machinedeployment.Revisions(d, sets, now)
@@ -71,7 +71,7 @@ func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 			r.Class = spec.ClassRef.Name
 		}
 		if r.Current {
-			// Annotating a deployment triggers nobody, so the set may not have it yet.
+			// The controller does not react to an annotation of the deployment, so the set may not have the annotation yet.
 			r.ChangeCause = cmp.Or(d.Annotations[machinedeployment.AnnotationChangeCause], r.ChangeCause)
 		}
 		h.Revisions = append(h.Revisions, r)
@@ -79,7 +79,7 @@ func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 	return h
 }
 
-// Text implements the view of a command.
+// Text writes the history as a table.
 func (h History) Text(w io.Writer, s printer.Style) error {
 	if len(h.Revisions) == 0 {
 		_, err := fmt.Fprintf(w, "machinedeployment/%s has no revision yet.\n", h.Name)
@@ -113,9 +113,9 @@ type Detail struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Revision  `json:",inline"`
-	// Template is the deployment's as it would be after going back.
+	// Template is the template that the deployment would have after going back.
 	Template v1beta1.MachineTemplateSpec `json:"template"`
-	// Changes are what differs from the deployment now: what going back would change.
+	// Changes are the changes of the template that going back would make.
 	Changes []change.Change `json:"changes"`
 }
 
@@ -137,7 +137,7 @@ func Show(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 		Template: back.Spec.Template, Changes: changes}, nil
 }
 
-// Text implements the view of a command.
+// Text writes the revision as text.
 func (v *Detail) Text(w io.Writer, s printer.Style) error {
 	template, err := yaml.Marshal(v.Template)
 	if err != nil {
@@ -153,9 +153,9 @@ func (v *Detail) Text(w io.Writer, s printer.Style) error {
 		fmt.Fprintf(&out, "  %s", strings.TrimRight(line, "\n")+"\n")
 	}
 	if len(v.Changes) == 0 {
-		fmt.Fprintln(&out, "The deployment's template is of this revision now.")
+		fmt.Fprintln(&out, "The current template of the deployment equals this revision.")
 	} else {
-		fmt.Fprintln(&out, "Going back to it would change:")
+		fmt.Fprintln(&out, "Going back to this revision would change:")
 	}
 	for _, c := range v.Changes {
 		fmt.Fprintf(&out, "  %s\n", printer.Clean(c.String()))
@@ -166,25 +166,24 @@ func (v *Detail) Text(w io.Writer, s printer.Style) error {
 
 var errNoHistory = errors.New("no rollout history found")
 
-// find returns the newest set of a revision's number.
+// find returns the last of the sets with a revision number.
 func find(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64) (*v1beta1.MachineSet, error) {
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("machinedeployment %q: %w", d.Name, errNoHistory)
 	}
 	var found *v1beta1.MachineSet
-	var there []string
+	var existing []string
 	for _, set := range sets {
 		n := machinedeployment.Revision(set)
-		there = append(there, fmt.Sprint(n))
+		existing = append(existing, fmt.Sprint(n))
 		if n == number {
 			found = set
 		}
 	}
 	if found == nil {
 		return nil,
-			fmt.Errorf("machinedeployment %q has no revision %d: there are %s (spec.revisionHistoryLimit keeps %d old ones)",
-				d.Name, number,
-				strings.Join(there, ", "), d.RevisionHistoryLimitOrDefault())
+			fmt.Errorf("machinedeployment %q has no revision %d, only %s (spec.revisionHistoryLimit keeps %d old revisions)",
+				d.Name, number, strings.Join(existing, ", "), d.RevisionHistoryLimitOrDefault())
 	}
 	return found, nil
 }

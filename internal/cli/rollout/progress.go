@@ -1,5 +1,5 @@
-// Package rollout says how the rollouts of a MachineDeployment stand, what there is to go back to, and what going back
-// would change. It asks nobody: its functions make views of objects.
+// Package rollout computes the progress of a MachineDeployment's rollout, the revisions to which one can go back, and
+// what going back would change. The package is pure: its input is objects that the caller has read.
 package rollout
 
 import (
@@ -19,37 +19,37 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// State says how far a rollout is. All commands use these words.
+// State is the state of a rollout.
 type State string
 
 const (
-	// Deleting: the deployment is being deleted.
+	// Deleting means that the deployment is being deleted.
 	Deleting State = "Deleting"
-	// Frozen: it is stopped for safety, or by a label.
+	// Frozen means that the deployment is frozen for safety, or by a label.
 	Frozen State = "Frozen"
-	// Failed: it does not get on by itself.
+	// Failed means that the rollout does not continue automatically.
 	Failed State = "Failed"
-	// Unobserved: the controller has not acted upon the latest change yet.
+	// Unobserved means that the controller has not processed the latest change yet.
 	Unobserved State = "Unobserved"
-	// Complete: all machines are of the newest revision and available.
+	// Complete means that all machines have the newest revision and are available.
 	Complete State = "Complete"
-	// Paused: it waits for somebody to resume it.
+	// Paused means that spec.paused is set.
 	Paused State = "Paused"
-	// Scaling: there is nothing to roll out, and machines come up or go.
+	// Scaling means that there is nothing to roll out, but machines are being created or deleted.
 	Scaling State = "Scaling"
-	// Waiting: it waits for people to delete or to select machines, or to upgrade the control plane.
+	// Waiting means that an administrator must delete or select machines, or upgrade the control plane.
 	Waiting State = "Waiting"
-	// Progressing: it is under way.
+	// Progressing means that the rollout is in progress.
 	Progressing State = "Progressing"
 )
 
-// stateOf returns the state of a deployment's rollout at a time of the API server, and why: a reason and a message.
-// again is when to judge again without an event, 0 if never.
+// stateOf returns the state of a deployment's rollout, with a reason and a message. now is the time of the API server.
+// again is after what time the state may change without an event, or 0.
 func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, message string, again time.Duration) {
 	s, replicas := d.Status, d.ReplicasOrDefault()
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(s.Conditions, kind) }
 	progressing, rolling, frozen := find(v1beta1.ConditionProgressing), find(v1beta1.ConditionRollingOut), find(v1beta1.ConditionFrozen)
-	settled := rolling != nil && rolling.Status == metav1.ConditionFalse
+	nothingToRoll := rolling != nil && rolling.Status == metav1.ConditionFalse
 	of := func(state State, c *metav1.Condition) (State, string, string, time.Duration) {
 		return state, c.Reason, c.Message, 0
 	}
@@ -59,25 +59,26 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 	case frozen != nil && frozen.Status == metav1.ConditionTrue:
 		return of(Frozen, frozen)
 	case progressing != nil && progressing.Status == metav1.ConditionFalse &&
-		progressing.ObservedGeneration == d.Generation && !mayPass(progressing.Reason):
-		// What was refused leaves the generation unobserved, so this comes first.
+		progressing.ObservedGeneration == d.Generation && !isRetried(progressing.Reason):
+		// The controller does not observe a generation that it refuses, so this case comes before Unobserved.
 		return of(Failed, progressing)
 	case s.ObservedGeneration < d.Generation && progressing != nil && progressing.ObservedGeneration == d.Generation:
 		return of(Unobserved, progressing)
 	case s.ObservedGeneration < d.Generation, rolling == nil && progressing == nil:
-		return Unobserved, why.Unobserved, "The latest change has not been acted upon yet.", 0
-	case settled && s.UpdatedReplicas == replicas && s.Replicas == replicas && s.AvailableReplicas >= replicas:
-		// A restart that was just asked for shows nowhere yet, and what was complete before it is not what is asked about.
+		return Unobserved, why.Unobserved, "The controller has not processed the latest change yet.", 0
+	case nothingToRoll && s.UpdatedReplicas == replicas && s.Replicas == replicas && s.AvailableReplicas >= replicas:
+		// The status does not show a new restart before the controller has started it. Until then, Complete would be about
+		// the previous rollout.
 		if due := d.Spec.RolloutAfter; due != nil && replicas > 0 && !d.Spec.Paused &&
-			rolling.LastTransitionTime.Before(due) && now.Sub(due.Time).Abs() < aboutToBegin {
-			return Unobserved, rolling.Reason, "The machines are about to be renewed.", due.Add(aboutToBegin).Sub(now)
+			rolling.LastTransitionTime.Before(due) && now.Sub(due.Time).Abs() < restartDelay {
+			return Unobserved, rolling.Reason, "The restart is about to start.", due.Add(restartDelay).Sub(now)
 		}
 		return of(Complete, rolling)
 	case rolling == nil:
 		return of(Progressing, progressing)
 	case d.Spec.Paused:
 		return of(Paused, rolling)
-	case settled:
+	case nothingToRoll:
 		return of(Scaling, rolling)
 	case rolling.Reason == v1beta1.ReasonWaitingForDeletion, rolling.Reason == v1beta1.ReasonWaitingForSelection,
 		rolling.Reason == v1beta1.ReasonVersionSkew:
@@ -86,7 +87,7 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 	return of(Progressing, rolling)
 }
 
-// Progress is how a rollout stands.
+// Progress is the progress of a rollout.
 type Progress struct {
 	// Kind is RolloutStatus.
 	Kind      string `json:"kind"`
@@ -95,34 +96,34 @@ type Progress struct {
 	State     State  `json:"state"`
 	// Revision is the number of the newest revision.
 	Revision int64 `json:"revision"`
-	// Replicas is how many machines are wanted; Machines how many there are, of which Updated are of the newest revision
-	// and Old of others; Available is how many are available.
+	// Replicas is the desired number of machines, and Machines is the actual number. Of these, Updated have the newest
+	// revision, Old have another revision, and Available are available.
 	Replicas  int32 `json:"replicas"`
 	Machines  int32 `json:"machines"`
 	Updated   int32 `json:"updated"`
 	Old       int32 `json:"old"`
 	Available int32 `json:"available"`
-	// Reason is that of the condition which says most now, Message is its message.
+	// Reason and Message are taken from the condition that determines the state.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// FailedMachines describes some of the machines that failed.
+	// FailedMachines are some of the machines that failed.
 	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
-	// RecentFailures are the last machines that failed, newest first. They may be repaired or gone.
+	// RecentFailures are the last failures of machines, newest first. The machines may have recovered or be gone.
 	RecentFailures []why.Failure `json:"recentFailures,omitempty"`
-	// Began is when the rollout began, nil without a rollout.
+	// Began is when the rollout started. It is nil if there is none.
 	Began *time.Time `json:"began,omitempty"`
-	// Now is the time at which it was so.
+	// Now is the time of the API server when the deployment was read.
 	Now time.Time `json:"-"`
-	// Waiting is what machines wait for that somebody has to mend.
+	// Waiting are the problems that machines wait for to be fixed.
 	Waiting []why.Group `json:"waiting,omitempty"`
-	// Again is when to judge again without news, 0 if never.
+	// Again is after what time the progress may change without an event, or 0.
 	Again time.Duration `json:"-"`
 }
 
-// aboutToBegin is how long a controller whose clock is behind may take until a restart begins.
-const aboutToBegin = 10 * time.Second
+// restartDelay is how long a controller may take to start a restart, because its clock may be behind.
+const restartDelay = 10 * time.Second
 
-// Judge says how the deployment's rollout stands at a time of the API server.
+// Judge returns the progress of a deployment's rollout. now is the time of the API server.
 func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	s := d.Status
 	p := Progress{
@@ -141,11 +142,11 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	return p
 }
 
-// RereadPeriod is how long what machines wait for is shown before the machines are read again: a large fleet is a
-// large list.
+// RereadPeriod is the time between two reads of the machines. They are not read more often, because the list of a large
+// fleet is large.
 const RereadPeriod = 10 * time.Second
 
-// WithMachines returns the progress with what the deployment's machines wait for that somebody has to mend.
+// WithMachines returns the progress with the problems that the deployment's machines wait for to be fixed.
 func (p Progress) WithMachines(machines []*v1beta1.Machine, now time.Time) Progress {
 	if p.State == Complete {
 		return p
@@ -158,23 +159,23 @@ func (p Progress) WithMachines(machines []*v1beta1.Machine, now time.Time) Progr
 	return p
 }
 
-// obstacle says what most of the machines that get no further wait for, "" if there are none.
+// obstacle returns the problem that most machines wait for to be fixed, or an empty string.
 func (p Progress) obstacle() string {
 	if len(p.Waiting) == 0 {
 		return ""
 	}
 	g := p.Waiting[0]
-	words := fmt.Sprintf("%s: %s", wording.Count(g.Count, "machine"), g.Explanation)
+	text := fmt.Sprintf("%s: %s", wording.Count(g.Count, "machine"), g.Explanation)
 	if message := printer.Clean(g.Message); message != "" {
-		words += " " + message
+		text += " " + message
 	}
-	return fmt.Sprintf("%s (machinist why machine/%s)", strings.TrimSuffix(words, "."), g.Machines[0])
+	return fmt.Sprintf("%s (machinist why machine/%s)", strings.TrimSuffix(text, "."), g.Machines[0])
 }
 
-// mayPass tells reasons for which the controller tries again by itself, soon.
-func mayPass(reason string) bool { return reason == v1beta1.ReasonMachineSetCreateError }
+// isRetried reports whether the controller soon tries again automatically after a failure with this reason.
+func isRetried(reason string) bool { return reason == v1beta1.ReasonMachineSetCreateError }
 
-// Line says it in one line.
+// Line returns the progress as one line of text.
 func (p Progress) Line() string {
 	name := "machinedeployment " + fmt.Sprintf("%q", p.Name)
 	numbers := fmt.Sprintf("%d of %d updated, %d old left, %d available", p.Updated, p.Replicas, p.Old, p.Available)
@@ -189,28 +190,29 @@ func (p Progress) Line() string {
 	case Complete:
 		return name + " successfully rolled out"
 	case Failed:
-		return fmt.Sprintf("%s does not roll out (%s)%s", name, p.Reason, because)
+		return fmt.Sprintf("%s failed to roll out (%s)%s", name, p.Reason, because)
 	case Unobserved:
-		return fmt.Sprintf("Waiting for the controller to act upon the latest change of %s%s", name, because)
+		return fmt.Sprintf("Waiting for the controller to process the latest change of %s%s", name, because)
 	case Paused:
 		return fmt.Sprintf("Waiting for %s to be resumed (machinist rollout resume): %s%s", name, numbers, because)
 	}
 	return fmt.Sprintf("Waiting for %s to roll out: %s%s", name, numbers, because)
 }
 
-// Picture says it in a bar and what is waited for, on a terminal of that many columns.
+// Picture returns the progress as lines for a terminal: a bar, and what the rollout waits for. No line is longer than
+// columns, unless columns is 0.
 func (p Progress) Picture(s printer.Style, columns int) []string {
 	const bar = 20
 	numbers := fmt.Sprintf(" %d/%d updated  %d available  %d old left", p.Updated, p.Replicas, p.Available, p.Old)
-	if coming := p.Machines - p.Available; coming > 0 {
-		numbers += fmt.Sprintf("  %d not available yet", coming)
+	if unavailable := p.Machines - p.Available; unavailable > 0 {
+		numbers += fmt.Sprintf("  %d not available yet", unavailable)
 	}
 	title := fmt.Sprintf("machinedeployment/%s", p.Name)
 	if p.Revision > 0 {
 		title += fmt.Sprintf("  revision %d", p.Revision)
 	}
-	state := map[State]string{Unobserved: "not acted upon yet", Paused: "paused: waits for machinist rollout resume",
-		Failed: "stopped: " + p.Reason, Complete: "complete"}[p.State]
+	state := map[State]string{Unobserved: "not processed yet", Paused: "paused, until you run machinist rollout resume",
+		Failed: "failed: " + p.Reason, Complete: "complete"}[p.State]
 	if state != "" {
 		title += "  " + state
 	}
@@ -227,21 +229,22 @@ func (p Progress) Picture(s printer.Style, columns int) []string {
 	if obstacle := p.obstacle(); obstacle != "" {
 		lines = append(lines, printer.Fit(obstacle, columns))
 	}
-	for _, f := range p.sinceBegan() {
+	for _, f := range p.failuresOfRollout() {
 		lines = append(lines, printer.Fit("last failure: "+f.Line(p.Now), columns))
 		break
 	}
 	return lines
 }
 
-// sinceBegan returns the machines that failed since the rollout began, also those that were replaced.
-func (p Progress) sinceBegan() []why.Failure {
+// failuresOfRollout returns the failures since the start of the rollout, including those of machines that were
+// replaced.
+func (p Progress) failuresOfRollout() []why.Failure {
 	return slices.DeleteFunc(slices.Clone(p.RecentFailures), func(f why.Failure) bool {
 		return p.Began == nil || f.Since == nil || f.Since.Before(*p.Began)
 	})
 }
 
-// Text implements the view of a command.
+// Text writes the progress as one line.
 func (p Progress) Text(w io.Writer, s printer.Style) error {
 	line := p.Line()
 	switch p.State {
@@ -254,29 +257,29 @@ func (p Progress) Text(w io.Writer, s printer.Style) error {
 	return err
 }
 
-// Err says why a rollout that failed did, nil if it did not.
+// Err returns why the rollout failed, or nil if it did not fail.
 func (p Progress) Err() error {
 	if p.State != Failed {
 		return nil
 	}
-	words := p.Line()
+	text := p.Line()
 	for i, m := range p.FailedMachines {
 		if i == 3 {
-			words += fmt.Sprintf("\n  and %d more", len(p.FailedMachines)-i)
+			text += fmt.Sprintf("\n  and %d more", len(p.FailedMachines)-i)
 			break
 		}
-		words += fmt.Sprintf("\n  machine %s: %s", m.Name, printer.Clean(m.Reason+": "+m.Message))
+		text += fmt.Sprintf("\n  machine %s: %s", m.Name, printer.Clean(m.Reason+": "+m.Message))
 	}
 	if len(p.FailedMachines) == 0 {
-		for _, f := range p.sinceBegan() {
-			words += "\n  " + f.Line(p.Now)
+		for _, f := range p.failuresOfRollout() {
+			text += "\n  " + f.Line(p.Now)
 		}
 	}
 	switch p.Reason {
 	case v1beta1.ReasonRevisionFailing, v1beta1.ReasonProgressDeadlineExceeded:
-		words += fmt.Sprintf("\nTo go back: machinist rollout undo machinedeployment/%s", p.Name)
+		text += fmt.Sprintf("\nTo go back: machinist rollout undo machinedeployment/%s", p.Name)
 	case machinedeployment.ReasonInvalidSelector, v1beta1.ReasonInvalidConfiguration:
-		words += "\nNothing is tried until the deployment is changed."
+		text += "\nThe controller does not try again until the deployment is changed."
 	}
-	return fmt.Errorf("%s", words)
+	return fmt.Errorf("%s", text)
 }

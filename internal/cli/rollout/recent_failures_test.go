@@ -11,9 +11,8 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// A machine that failed and was replaced since is named as long as the rollout that it belongs to goes on; the failures
-// of earlier rollouts are not.
-func TestARolloutNamesMachinesThatFailedAndAreGone(t *testing.T) {
+// A machine that failed and was replaced is named until its rollout ends. Failures of earlier rollouts are not named.
+func TestProgressNamesFailedMachinesThatAreGone(t *testing.T) {
 	before, since := metav1.NewTime(now.Add(-time.Hour)), metav1.NewTime(now.Add(-time.Minute))
 	d := web(numbers(4, 1, 3), rolling, failing, func(d *v1beta1.MachineDeployment) {
 		for i := range d.Status.Conditions {
@@ -25,10 +24,10 @@ func TestARolloutNamesMachinesThatFailedAndAreGone(t *testing.T) {
 	})
 	p := Judge(d, now)
 	picture := strings.Join(p.Picture(printer.Style{}, 0), "\n")
-	for what, words := range map[string]string{"the error": p.Err().Error(), "the picture": picture} {
-		if !strings.Contains(words, "machine web-b-1, 60s ago: CreateError: no such size[31m") ||
-			strings.Contains(words, "web-a-1") {
-			t.Errorf("%s is\n%s\nwant the machine that failed since the rollout began, and no other", what, words)
+	for what, text := range map[string]string{"the error": p.Err().Error(), "the picture": picture} {
+		if !strings.Contains(text, "machine web-b-1, 60s ago: CreateError: no such size[31m") ||
+			strings.Contains(text, "web-a-1") {
+			t.Errorf("%s is\n%s\nwant the machine that failed since the rollout started, and no other", what, text)
 		}
 	}
 }

@@ -10,25 +10,25 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// Result is what a command did to a deployment.
+// Result is the result of a command that changes a deployment.
 type Result struct {
 	// Kind is RolloutResult.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Done is what was done, such as "restarted"; "skipped rollback" and the like if there was nothing to do.
+	// Done is what was done, such as "restarted", or "skipped rollback" if there was nothing to do.
 	Done string `json:"done"`
-	// Changed says that the deployment was changed.
+	// Changed is true if the deployment was changed.
 	Changed bool `json:"changed"`
-	// DryRun is client or server where nothing was changed since that was asked for.
+	// DryRun is client or server if --dry-run prevented the change.
 	DryRun string `json:"dryRun,omitempty"`
-	// Detail says more of what was done.
+	// Detail has details of Done.
 	Detail string `json:"detail,omitempty"`
-	// Revision is the one gone back to.
+	// Revision is the revision to which the deployment goes back.
 	Revision int64 `json:"revision,omitempty"`
-	// Changes are those of the template.
+	// Changes are the changes of the template.
 	Changes []change.Change `json:"changes,omitempty"`
-	// Warnings say what will come otherwise than one might think.
+	// Warnings describe effects that the user may not expect.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -37,7 +37,7 @@ func Did(d *v1beta1.MachineDeployment, done string) *Result {
 	return &Result{Kind: "RolloutResult", Namespace: d.Namespace, Name: d.Name, Done: done, Changed: true}
 }
 
-// Text implements the view of a command. Warnings are for the other stream.
+// Text writes the result as text. It leaves out the warnings, which belong on the error output.
 func (r *Result) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "machinedeployment.%s/%s %s", v1beta1.GroupVersion.Group, r.Name, r.Done)
@@ -60,21 +60,21 @@ func (r *Result) Text(w io.Writer, s printer.Style) error {
 	return err
 }
 
-// Expect says what a person should know who has changed what rolls.
+// Expect returns warnings about the rollout that a change of the deployment, or a restart, starts.
 func Expect(d *v1beta1.MachineDeployment, restart bool) (warnings []string) {
 	if _, frozen := d.Labels[v1beta1.LabelFreeze]; frozen {
-		warnings = append(warnings, fmt.Sprintf("the deployment has the label %s: nothing rolls out until it is taken off",
-			v1beta1.LabelFreeze))
+		warnings = append(warnings, fmt.Sprintf(
+			"the deployment has the label %s: the rollout does not start until the label is removed", v1beta1.LabelFreeze))
 	}
 	switch d.Spec.Strategy.TypeOrDefault() {
 	case v1beta1.StrategyOnDelete:
-		warnings = append(warnings, "strategy OnDelete: machines of the old revision stay until somebody deletes them")
+		warnings = append(warnings, "strategy OnDelete: machines of the old revision stay until you delete them")
 	case v1beta1.StrategyRecreate:
-		warnings = append(warnings, "strategy Recreate: all machines are deleted before new ones are made")
+		warnings = append(warnings, "strategy Recreate: all machines are deleted before new ones are created")
 	case v1beta1.StrategyInPlace:
 		if restart {
 			warnings = append(warnings,
-				"strategy InPlace: a restart changes no instance, it only hands the machines over to a new revision")
+				"strategy InPlace: a restart does not change any instance, it only hands over the machines to a new revision")
 		}
 	}
 	return warnings

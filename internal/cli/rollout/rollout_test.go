@@ -16,11 +16,11 @@ import (
 	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
-var update = flag.Bool("update", false, "write the goldens anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// web is a deployment of three machines at generation 2.
+// web returns a deployment with three machines at generation 2.
 func web(options ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment {
 	three := int32(3)
 	d := &v1beta1.MachineDeployment{
@@ -59,7 +59,7 @@ func paused(d *v1beta1.MachineDeployment)     { d.Spec.Paused = true }
 func unobserved(d *v1beta1.MachineDeployment) { d.Status.ObservedGeneration = 1 }
 func edited(d *v1beta1.MachineDeployment)     { d.Generation = 3 }
 
-// due asks for a restart.
+// due requests a restart.
 func due(in time.Duration) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(in)} }
 }
@@ -89,28 +89,28 @@ func TestJudge(t *testing.T) {
 		of   *v1beta1.MachineDeployment
 		want State
 	}{
-		"complete":                       {web(done, well), Complete},
-		"complete though paused":         {web(done, well, paused), Complete},
-		"machines are not all of it":     {web(numbers(4, 2, 3), rolling, well), Progressing},
-		"one is not available":           {web(numbers(3, 3, 2), done, well), Scaling},
-		"an old one is there still":      {web(numbers(4, 3, 3), rolling, well), Progressing},
-		"updated in place, and not done": {web(rolling, well), Progressing},
-		"no condition yet":               {web(), Unobserved},
-		"not observed":                   {web(done, well, edited), Unobserved},
-		"not observed, failed before":    {web(rolling, failing, edited), Unobserved},
-		"paused midway":                  {web(numbers(4, 2, 3), rolling, paused), Paused},
-		"deadline exceeded":              {web(numbers(4, 1, 3), rolling, stuck), Failed},
-		"revision failing":               {web(numbers(4, 1, 3), rolling, failing), Failed},
+		"complete":                     {web(done, well), Complete},
+		"complete though paused":       {web(done, well, paused), Complete},
+		"not all machines are updated": {web(numbers(4, 2, 3), rolling, well), Progressing},
+		"one machine is not available": {web(numbers(3, 3, 2), done, well), Scaling},
+		"an old machine still exists":  {web(numbers(4, 3, 3), rolling, well), Progressing},
+		"update in place in progress":  {web(rolling, well), Progressing},
+		"no condition yet":             {web(), Unobserved},
+		"not observed":                 {web(done, well, edited), Unobserved},
+		"not observed, failed before":  {web(rolling, failing, edited), Unobserved},
+		"paused midway":                {web(numbers(4, 2, 3), rolling, paused), Paused},
+		"deadline exceeded":            {web(numbers(4, 1, 3), rolling, stuck), Failed},
+		"revision failing":             {web(numbers(4, 1, 3), rolling, failing), Failed},
 		"refused, and so never observed": {web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse,
 			v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved), Failed},
-		"a set could not be made, for now": {web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse,
+		"a set could not be created yet": {web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse,
 			v1beta1.ReasonMachineSetCreateError, "quota"), unobserved), Unobserved},
-		"no machines are wanted, one is left": {web(numbers(1, 1, 1), done, well, func(d *v1beta1.MachineDeployment) {
+		"no replicas, and one machine is left": {web(numbers(1, 1, 1), done, well, func(d *v1beta1.MachineDeployment) {
 			d.Spec.Replicas = new(int32)
 		}), Scaling},
-		"restarted, and nothing shows it yet": {web(done, well, due(time.Second)), Unobserved},
-		"restarted long ago":                  {web(done, well, due(-time.Minute)), Complete},
-		"to be restarted tonight":             {web(done, well, due(6*time.Hour)), Complete},
+		"restarted, but not processed yet": {web(done, well, due(time.Second)), Unobserved},
+		"restarted long ago":               {web(done, well, due(-time.Minute)), Complete},
+		"to be restarted tonight":          {web(done, well, due(6*time.Hour)), Complete},
 	} {
 		if got := Judge(test.of, now).State; got != test.want {
 			t.Errorf("%s: %s, expected %s", name, got, test.want)
@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestWordsOfProgress(t *testing.T) {
+func TestProgressText(t *testing.T) {
 	var out strings.Builder
 	for _, c := range []struct {
 		name string
@@ -147,13 +147,13 @@ func TestWordsOfProgress(t *testing.T) {
 	for _, width := range []int{10, 24, 40, 80} {
 		for _, line := range Judge(web(numbers(4, 2, 3), rolling, paused), now).Picture(printer.Style{}, width) {
 			if printer.Visible(line) > width {
-				t.Errorf("on %d columns a line takes %d: %q", width, printer.Visible(line), line)
+				t.Errorf("with %d columns, a line takes %d: %q", width, printer.Visible(line), line)
 			}
 		}
 	}
 }
 
-func TestWhyARolloutDoesNotGetOnIsShown(t *testing.T) {
+func TestProgressShowsWhatMachinesWaitFor(t *testing.T) {
 	machine := func(name string, reason, message string) *v1beta1.Machine {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionFalse,
@@ -163,14 +163,14 @@ func TestWhyARolloutDoesNotGetOnIsShown(t *testing.T) {
 	first := Judge(web(numbers(3, 3, 0), rolling), now)
 	ordinary := first.WithMachines([]*v1beta1.Machine{machine("a", v1beta1.ReasonProvisioning, "")}, now)
 	if ordinary.Line() != first.Line() || ordinary.Again != RereadPeriod {
-		t.Errorf("machines that are being made are shown as %q, and read again after %s", ordinary.Line(), ordinary.Again)
+		t.Errorf("machines that are being created are shown as %q, and read again after %s", ordinary.Line(), ordinary.Again)
 	}
 	p := first.WithMachines([]*v1beta1.Machine{
 		machine("b", v1beta1.ReasonInvalidConfiguration, `InvalidArgument: there is no region "x"`),
 		machine("c", v1beta1.ReasonInvalidConfiguration, ""),
 		machine("a", v1beta1.ReasonProvisioning, ""),
 	}, now)
-	want := `2 machines: Its configuration is rejected. InvalidArgument: there is no region "x" (machinist why machine/b)`
+	want := `2 machines: The configuration of the machine is rejected. InvalidArgument: there is no region "x" (machinist why machine/b)`
 	if line := p.Line(); !strings.HasSuffix(line, ". "+want) {
 		t.Errorf("Line() = %q", line)
 	}
@@ -181,20 +181,20 @@ func TestWhyARolloutDoesNotGetOnIsShown(t *testing.T) {
 	untouched := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "u",
 		CreationTimestamp: metav1.NewTime(now.Add(-30 * time.Second))}}
 	if line := first.WithMachines([]*v1beta1.Machine{untouched}, now).Line(); line != first.Line() {
-		t.Errorf("a machine that was just made is shown as %q", line)
+		t.Errorf("a machine that was just created is shown as %q", line)
 	}
 	if line := first.WithMachines([]*v1beta1.Machine{untouched}, now.Add(time.Minute)).Line(); !strings.HasSuffix(line,
-		"1 machine: Nothing was done about it yet (machinist why machine/u)") {
-		t.Errorf("a machine that nobody serves is shown as %q", line)
+		"1 machine: The provider process has not processed the machine yet (machinist why machine/u)") {
+		t.Errorf("a machine without a provider process is shown as %q", line)
 	}
 	if done := Judge(web(done, well),
 		now); done.WithMachines([]*v1beta1.Machine{machine("b", v1beta1.ReasonInvalidConfiguration, "")},
 		now).Line() != done.Line() {
-		t.Error("a rollout that is complete shows what a machine waits for")
+		t.Error("a complete rollout shows what a machine waits for")
 	}
 }
 
-// set is a revision of web.
+// set returns the set of a revision of web.
 func set(number, class, version string, age time.Duration) *v1beta1.MachineSet {
 	n := int32(0)
 	return &v1beta1.MachineSet{
@@ -227,7 +227,7 @@ func sets() []*v1beta1.MachineSet {
 	return []*v1beta1.MachineSet{current, first, before}
 }
 
-func TestWordsOfHistory(t *testing.T) {
+func TestHistoryText(t *testing.T) {
 	var out strings.Builder
 	h := HistoryOf(web(), sets(), now)
 	for _, style := range []printer.Style{{}, {Wide: true}, {Colour: true}} {
@@ -258,17 +258,17 @@ func TestBack(t *testing.T) {
 		skipped   bool
 		rejection string
 	}{
-		"the one before":           {web(), sets(), 0, 2, false, ""},
-		"a certain one":            {web(), sets(), 1, 1, false, ""},
-		"the current one":          {web(), sets(), 3, 3, true, ""},
-		"one of the same template": {web(), append(sets(), set("4", "large", "v1.36.3", time.Minute)), 3, 3, true, ""},
+		"previous revision": {web(), sets(), 0, 2, false, ""},
+		"given revision":    {web(), sets(), 1, 1, false, ""},
+		"current revision":  {web(), sets(), 3, 3, true, ""},
+		"same template":     {web(), append(sets(), set("4", "large", "v1.36.3", time.Minute)), 3, 3, true, ""},
 		"a restart is not undone": {web(), append(sets(), set("4", "large", "v1.36.3", time.Minute)), 0, 2,
 			false, ""},
-		"one that is not there":       {web(), sets(), 9, 0, false, "no revision 9"},
+		"missing revision":            {web(), sets(), 9, 0, false, "no revision 9"},
 		"no history":                  {web(), nil, 0, 0, false, "no rollout history found"},
 		"nothing else in the history": {web(), sets()[:1], 0, 0, false, "no revision to go back to"},
 		"paused":                      {web(paused), sets(), 0, 0, false, "resume it first"},
-		"before the controller has acted": {web(func(d *v1beta1.MachineDeployment) {
+		"before the controller has processed a change": {web(func(d *v1beta1.MachineDeployment) {
 			d.Spec.Template.Spec.Version = "v1.37.0"
 		}), sets(), 0, 3, false, ""},
 	} {

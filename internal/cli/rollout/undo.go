@@ -11,26 +11,27 @@ import (
 	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
-// Undo is what going back to a revision means.
+// Undo is the change of a deployment that goes back to a revision.
 type Undo struct {
-	// To is the revision's set, Revision its number.
+	// To is the set of the revision, and Revision is its number.
 	To       *v1beta1.MachineSet
 	Revision int64
-	// After is the deployment as it would be, with Changes to its spec.
+	// After is the deployment after the change, and Changes are the changes of its spec.
 	After   *v1beta1.MachineDeployment
 	Changes []change.Change
-	// Skipped says why there is nothing to do, empty if there is.
+	// Skipped is the reason if there is nothing to do. It is empty otherwise.
 	Skipped string
 }
 
-// Back works out how to go back to a revision; 0 is the newest before the current one whose template rolls.
+// Back computes how to go back to a revision. Revision 0 stands for the newest revision before the current one that has
+// another template.
 func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64, now time.Time) (*Undo, error) {
 	if d.Spec.Paused {
 		return nil,
-			fmt.Errorf("you cannot roll back the paused machinedeployment %q: resume it first with \"machinist rollout resume machinedeployment/%s\" and try again", d.Name, d.Name)
+			fmt.Errorf("cannot roll back machinedeployment %q while it is paused: resume it first with \"machinist rollout resume machinedeployment/%s\"", d.Name, d.Name)
 	}
 	if number < 0 {
-		return nil, fmt.Errorf("--to-revision=%d: there is no such revision", number)
+		return nil, fmt.Errorf("--to-revision=%d is not the number of a revision", number)
 	}
 	to, err := target(d, sets, number, now)
 	if err != nil {
@@ -48,15 +49,14 @@ func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 		return u, nil
 	}
 	if machinedeployment.SameRevision(&d.Spec.Template.Spec, &to.Spec.Template.Spec) {
-		// Nothing rolls, so a time after which machines were renewed stays: without it, what is being renewed now would not
-		// be.
+		// This change starts no rollout, so spec.rolloutAfter stays. Without it, a restart in progress would stop.
 		u.After.Spec.RolloutAfter = d.Spec.RolloutAfter
 	}
 	u.Changes, err = change.Between("spec", d.Spec, u.After.Spec)
 	return u, err
 }
 
-// Apply takes the deployment back. Like kubectl it takes along why the revision was made.
+// Apply changes the deployment. Like kubectl, it also restores the annotation kubernetes.io/change-cause.
 func (u *Undo) Apply(d *v1beta1.MachineDeployment) {
 	d.Spec.Template, d.Spec.RolloutAfter = *u.After.Spec.Template.DeepCopy(), u.After.Spec.RolloutAfter
 	delete(d.Annotations, machinedeployment.AnnotationChangeCause)
@@ -81,5 +81,5 @@ func target(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int
 		}
 	}
 	return nil,
-		fmt.Errorf("machinedeployment %q: no revision to go back to: %d in its history, all of the present template (a restart makes a revision and changes no template)", d.Name, len(ordered))
+		fmt.Errorf("machinedeployment %q has no revision to go back to: its history has only revisions with the current template (a restart creates a revision without changing the template)", d.Name)
 }

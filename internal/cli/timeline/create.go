@@ -11,95 +11,102 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// create is the way from the creation of the machine until it first ran, nil if nothing of it is recorded any more.
+// create returns the steps from the creation of the machine until it was first Running, or nil if none of them is
+// recorded any more.
 func create(o Observed) *track {
 	m, t := o.Machine, begin(Create, o.Machine.CreationTimestamp.Time)
-	if m.DeletionTimestamp != nil && !joined(m) {
-		t.notKnown("It was deleted before it ran.")
-		t.until(m.DeletionTimestamp.Time, Step{Name: "Launch and join", WaitedFor: "its instance and its node",
+	if m.DeletionTimestamp != nil && !everRan(m) {
+		t.addUnknown("The machine was deleted before it was Running.")
+		t.addStep(m.DeletionTimestamp.Time, Step{Name: "Launch and join", WaitedFor: "the instance and its Node",
 			EndedBy: "metadata.deletionTimestamp"})
 		return t
 	}
 	if _, replaced := replacedInstance(o); replaced && m.DeletionTimestamp == nil {
-		return nil // What is recorded is of the new instance.
+		return nil // The records are about the new instance.
 	}
 	if n := m.LaunchAttempt(); n > 1 {
-		t.notKnown("The instance is that of attempt %d. When the attempts before it ended, only events report.", n)
+		t.addUnknown("The instance was created by attempt %d. Only events show when the earlier attempts ended.", n)
 	}
-	t.comeUp(o)
+	t.addSteps(o)
 	return t
 }
 
-// comeUp lays the steps from the wish for an instance until the machine runs.
-func (t *track) comeUp(o Observed) {
+// addSteps adds the steps from the request for an instance until the machine is Running.
+func (t *track) addSteps(o Observed) {
 	launched, ran := o.since(v1beta1.ConditionLaunched), o.firstRan(t)
 	if launched.IsZero() {
-		t.waits(o, "Launch", v1beta1.ConditionLaunched)
+		t.addCurrentStep(o, "Launch", v1beta1.ConditionLaunched)
 		return
 	}
 	if !ran.IsZero() && launched.After(ran) {
-		t.notKnown("When its instance was there first is not recorded any more: Launched changed at %s again.",
-			stamp(launched))
+		t.addUnknown("The time at which the instance was created is no longer recorded: Launched changed again at %s.",
+			formatTime(launched))
 	} else {
-		t.launch(o, launched)
+		t.addLaunch(o, launched)
 	}
 	registered := o.since(v1beta1.ConditionRegistered)
 	switch node := o.Node; {
 	case o.noTarget():
 	case node != nil && !node.CreationTimestamp.IsZero() && !node.CreationTimestamp.After(orNow(ran, o.Now)):
-		if !t.until(node.CreationTimestamp.Time, Step{Name: "Boot",
+		if !t.addStep(node.CreationTimestamp.Time, Step{Name: "Boot",
 			WaitedFor: "the instance to boot and its kubelet to join", EndedBy: "metadata.creationTimestamp of the Node"}) {
-			t.notKnown("The Node is older than the instance: the clocks of the clusters differ, or it was taken over.")
+			t.addUnknown("The Node is older than the instance: the clocks of the clusters differ, or the instance was adopted.")
 		}
 		if ready := readySince(node); !ready.IsZero() && !ready.After(orNow(ran, o.Now)) {
-			t.until(ready, Step{Name: "Node Ready", WaitedFor: "the kubelet to report Ready",
+			t.addStep(ready, Step{Name: "Node Ready", WaitedFor: "the kubelet to report Ready",
 				EndedBy: "condition Ready of the Node"})
 		} else if !ran.IsZero() {
-			t.notKnown("When the Node was Ready first is not recorded any more.")
+			t.addUnknown("The time at which the Node first was Ready is no longer recorded.")
 		}
 	case !registered.IsZero() && !registered.After(orNow(ran, o.Now)):
-		t.until(registered, Step{Name: "Join", WaitedFor: "the instance to boot, its kubelet to join and to be Ready",
-			EndedBy: "condition Registered"})
-		t.notKnown("Its Node was not read, so boot, joining and readiness of the kubelet are one step.")
+		t.addStep(registered, Step{Name: "Join", WaitedFor: waitsForJoin, EndedBy: "condition Registered"})
+		t.addUnknown("The Node was not read, so boot, join and readiness of the kubelet are one step.")
 	}
 	if ran.IsZero() {
 		name := "Join"
 		if !registered.IsZero() || o.Node != nil {
 			name = "Initialise"
 		}
-		t.waits(o, name, v1beta1.ConditionRegistered)
+		t.addCurrentStep(o, name, v1beta1.ConditionRegistered)
 		return
 	}
-	last := Step{Name: "Initialise", WaitedFor: "the node template, and startup taints to be taken off",
+	last := Step{Name: "Initialise", WaitedFor: "spec.node to be applied, and startup taints to be removed",
 		EndedBy: "status.lastOperation"}
 	switch {
 	case o.noTarget():
 		last.Name, last.WaitedFor = "Boot", "the instance to run"
 	case !t.has("Join") && !t.has("Boot"):
-		last.Name, last.WaitedFor = "Join", "the instance to boot, its kubelet to join and to be Ready"
+		last.Name, last.WaitedFor = "Join", waitsForJoin
 	}
-	if ran.After(t.at()) || len(t.steps) == 0 {
-		t.until(ran, last)
+	if ran.After(t.end()) || len(t.steps) == 0 {
+		t.addStep(ran, last)
 	}
 }
 
-// launch lays the steps until the instance is recorded. The cloud's own time splits it, if it fits.
-func (t *track) launch(o Observed, launched time.Time) {
-	if i := o.Machine.Status.Instance; i != nil && i.LaunchTime != nil && i.LaunchTime.After(t.at()) &&
+const (
+	waitsForJoin   = "the instance to boot, and its kubelet to join and to become Ready"
+	waitsForLaunch = "a slot for the creation, the class, the Secrets, and the cloud to "
+)
+
+// addLaunch adds the steps until the instance is recorded. If the cloud reports when it started to create the instance,
+// and that time is plausible, there are two steps.
+func (t *track) addLaunch(o Observed, launched time.Time) {
+	if i := o.Machine.Status.Instance; i != nil && i.LaunchTime != nil && i.LaunchTime.After(t.end()) &&
 		i.LaunchTime.Time.Before(launched) {
-		t.until(i.LaunchTime.Time, Step{Name: "Cloud call",
-			WaitedFor: "its turn, its class and Secrets, and the cloud to accept the instance",
-			EndedBy:   "status.instance.launchTime, by the cloud's clock"})
-		t.until(launched, Step{Name: "Instance", WaitedFor: "the cloud to make the instance",
+		t.addStep(i.LaunchTime.Time, Step{Name: "Cloud call",
+			WaitedFor: waitsForLaunch + "accept the creation",
+			EndedBy:   "status.instance.launchTime, by the clock of the cloud"})
+		t.addStep(launched, Step{Name: "Instance", WaitedFor: "the cloud to create the instance",
 			EndedBy: "condition Launched"})
 		return
 	}
-	t.until(launched, Step{Name: "Cloud call",
-		WaitedFor: "its turn, its class and Secrets, and the cloud to make the instance", EndedBy: "condition Launched"})
+	t.addStep(launched, Step{Name: "Cloud call", WaitedFor: waitsForLaunch + "create the instance",
+		EndedBy: "condition Launched"})
 }
 
-// waits lays the step in which the machine is now. name and kind are of the step that has not ended.
-func (t *track) waits(o Observed, name, kind string) {
+// addCurrentStep adds the step in which the machine is now, with the given name. If nothing blocks the machine, the
+// condition of the given type explains the step.
+func (t *track) addCurrentStep(o Observed, name, kind string) {
 	c := why.Blocking(o.Machine)
 	if c == nil {
 		c = o.condition(kind)
@@ -107,36 +114,39 @@ func (t *track) waits(o Observed, name, kind string) {
 	if c == nil {
 		c = &metav1.Condition{Type: kind, Reason: v1beta1.ReasonPending}
 	}
-	s := blocked(name, c)
+	s := blockedStep(name, c)
 	if last := o.Machine.Status.LastOperation; last != nil && last.Attempts > 0 && last.Code != "" {
-		s.Message = fmt.Sprintf("%s (%s failed %d times in a row, with %s.)", s.Message, last.Type, last.Attempts, last.Code)
+		s.Message = fmt.Sprintf("%s (%s failed %d times in a row. The last error code is %s.)", s.Message, last.Type,
+			last.Attempts, last.Code)
 	}
-	t.goesOn(s)
+	t.endWithOngoing(s)
 }
 
-// firstRan returns when the machine first ran, zero if it has not.
+// firstRan returns when the machine was first Running, or zero if it never was. If this time is no longer recorded,
+// firstRan returns a later one, and adds that to what is unknown.
 func (o Observed) firstRan(t *track) time.Time {
 	m := o.Machine
 	if last := m.Status.LastOperation; last != nil && last.Type == v1beta1.OperationCreate &&
 		last.State == v1beta1.OperationSucceeded && last.LastUpdateTime != nil {
 		return last.LastUpdateTime.Time
 	}
-	if !joined(m) {
+	if !everRan(m) {
 		return time.Time{}
 	}
 	for _, kind := range []string{v1beta1.ConditionNodeHealthy, v1beta1.ConditionReady, v1beta1.ConditionRegistered,
 		v1beta1.ConditionLaunched} {
 		if since := o.since(kind); !since.IsZero() {
-			t.notKnown("When it ran first is not recorded any more. The end is that of the last change of %s.", kind)
+			t.addUnknown("The time at which the machine first was Running is no longer recorded. The end is the last change of %s.",
+				kind)
 			return since
 		}
 	}
-	t.notKnown("When it ran first is not recorded any more.")
+	t.addUnknown("The time at which the machine first was Running is no longer recorded.")
 	return m.CreationTimestamp.Time
 }
 
-// joined reports whether the machine ran at some time.
-func joined(m *v1beta1.Machine) bool {
+// everRan reports whether the machine was ever Running.
+func everRan(m *v1beta1.Machine) bool {
 	switch m.Status.Phase {
 	case v1beta1.MachineRunning, v1beta1.MachineAvailable, v1beta1.MachineUnhealthy:
 		return true
@@ -151,7 +161,7 @@ func (o Observed) noTarget() bool {
 	return c != nil && c.Reason == v1beta1.ReasonNoTargetCluster
 }
 
-// readySince returns since when the Node is Ready, zero if it is not.
+// readySince returns since when the Node is Ready, or zero if it is not Ready.
 func readySince(node *corev1.Node) time.Time {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {

@@ -19,16 +19,16 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
-// noon is when machines are created; now is set by each case.
+// noon is when machines are created. Each case sets the current time.
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func after(seconds int) metav1.Time {
 	return metav1.NewTime(noon.Add(time.Duration(seconds) * time.Second))
 }
 
-// machine makes one that was created at noon; changes give it a history.
+// machine returns a machine that was created at noon, with a history from the given changes.
 func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "prod", Name: "web-1", UID: "u", CreationTimestamp: after(0),
@@ -57,7 +57,7 @@ func no(kind, reason, message string, seconds int) func(*v1beta1.Machine) {
 	return is(kind, metav1.ConditionFalse, reason, message, seconds)
 }
 
-// launched has an instance, which the cloud began to make at a time.
+// launched gives the machine an instance. The cloud started to create it at cloud, and Launched became True at seconds.
 func launched(cloud, seconds int) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		at := after(cloud)
@@ -68,7 +68,7 @@ func launched(cloud, seconds int) func(*v1beta1.Machine) {
 	}
 }
 
-// ran has been a Ready node since a time.
+// ran makes the machine a Ready Node since a time.
 func ran(seconds int) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Phase, m.Status.NodeRef = v1beta1.MachineRunning, &v1beta1.NodeRef{Name: "node-1", UID: "n"}
@@ -121,7 +121,7 @@ func event(seconds int, count int32, reason, message string) why.Event {
 	return why.Event{First: after(seconds).Time, Last: after(seconds).Time, Count: count, Reason: reason, Message: message}
 }
 
-// rollout is a deployment that rolls out since a time, with its newest set.
+// rollout adds a deployment whose rollout started at a time, with its newest set.
 func rollout(o Observed, status metav1.ConditionStatus, seconds int) Observed {
 	o.Deployment = &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	o.Deployment.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionRollingOut, Status: status,
@@ -131,11 +131,11 @@ func rollout(o Observed, status metav1.ConditionStatus, seconds int) Observed {
 	return o
 }
 
-// golden compares what people and programs read with a file, and judges what holds for every timeline.
+// golden compares the text and the JSON of a timeline with files, and checks that its steps have no gaps.
 func golden(t *testing.T, name string, o Observed, s printer.Style) {
 	t.Helper()
 	line := Of(o)
-	judge(t, line)
+	checkSteps(t, line)
 	var text strings.Builder
 	if err := line.Text(&text, s); err != nil {
 		t.Fatal(err)
@@ -168,8 +168,8 @@ func compare(t *testing.T, name, got string) {
 	}
 }
 
-// judge fails unless the steps of every operation follow each other without a gap and make up all of its time.
-func judge(t *testing.T, line Timeline) {
+// checkSteps fails the test unless the steps of every operation follow each other without a gap and add up to its time.
+func checkSteps(t *testing.T, line Timeline) {
 	t.Helper()
 	for _, o := range line.Operations {
 		at, end, shares := o.Start, line.Now, 0.0
@@ -181,7 +181,7 @@ func judge(t *testing.T, line Timeline) {
 		}
 		for i, s := range o.Steps {
 			if !s.Start.Equal(at) {
-				t.Errorf("%s: step %s begins at %s, the one before ended at %s", o.Kind, s.Name, s.Start, at)
+				t.Errorf("%s: step %s starts at %s, and the previous step ended at %s", o.Kind, s.Name, s.Start, at)
 			}
 			shares += s.Share
 			switch {
@@ -193,7 +193,7 @@ func judge(t *testing.T, line Timeline) {
 				at = line.Now
 			}
 			if at.Before(s.Start) {
-				t.Errorf("%s: step %s ends before it begins", o.Kind, s.Name)
+				t.Errorf("%s: step %s ends before it starts", o.Kind, s.Name)
 			}
 		}
 		if !at.Equal(end) {

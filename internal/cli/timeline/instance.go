@@ -8,30 +8,32 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// replaceInstance is the replacement of the instance under the same machine, nil if there was none that is known of.
+// replaceInstance returns the steps of the replacement of the instance under the same machine, or nil if none is known.
 func replaceInstance(o Observed) *track {
 	since, replaced := replacedInstance(o)
 	if !replaced || o.Machine.DeletionTimestamp != nil {
 		return nil
 	}
 	t := begin(Replace, since)
-	t.notKnown("How the machine came up first is not recorded any more: its instance was replaced.")
+	t.addUnknown("The creation of the machine is no longer recorded, because its instance was replaced.")
 	if o.Machine.Replacing() {
-		t.takeDown(o)
+		t.addTeardown(o)
 		return t
 	}
-	// The new attempt begins with the transition of Launched; once that is True, its begin is not recorded.
+	// The creation of the new instance starts with a transition of Launched. When Launched is True again, that time is
+	// lost.
 	if c := o.condition(v1beta1.ConditionLaunched); c != nil && c.Status != metav1.ConditionTrue {
-		t.until(c.LastTransitionTime.Time, Step{Name: "Old instance",
-			WaitedFor: "the drain and the removal of the old instance", EndedBy: "condition Launched"})
+		t.addStep(c.LastTransitionTime.Time, Step{Name: "Old instance",
+			WaitedFor: "the drain and the deletion of the old instance", EndedBy: "condition Launched"})
 	} else {
-		t.notKnown("When the old instance was gone is not recorded any more: its removal is part of the first step.")
+		t.addUnknown("The time at which the old instance was gone is no longer recorded: its deletion is part of the first step.")
 	}
-	t.comeUp(o)
+	t.addSteps(o)
 	return t
 }
 
-// replacedInstance returns since when the machine's instance is, or was, being replaced under the same machine.
+// replacedInstance returns when the replacement of the instance under the same machine started, and whether there was
+// one.
 func replacedInstance(o Observed) (since time.Time, replaced bool) {
 	c := o.condition(v1beta1.ConditionUpToDate)
 	if c != nil && c.Status != metav1.ConditionTrue && c.Reason == v1beta1.ReasonReplacing {

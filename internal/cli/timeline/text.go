@@ -13,7 +13,7 @@ import (
 // barColumns is the width of the bar that shows a share.
 const barColumns = 10
 
-// Text writes the timeline for people.
+// Text writes the timeline as text.
 func (t Timeline) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
 	head := []string{s.Strong(t.Object) + " -n " + t.Namespace}
@@ -38,11 +38,11 @@ func (t Timeline) Text(w io.Writer, s printer.Style) error {
 }
 
 func (o Operation) text(w io.Writer, s printer.Style) error {
-	ends := "and goes on"
+	ends := "until now"
 	if o.End != nil {
-		ends = "until " + stamp(*o.End)
+		ends = "until " + formatTime(*o.End)
 	}
-	fmt.Fprintf(w, "%s   %s, from %s %s\n", s.Strong(string(o.Kind)), Took(o.Seconds), stamp(o.Start), ends)
+	fmt.Fprintf(w, "%s   %s, from %s %s\n", s.Strong(string(o.Kind)), Took(o.Seconds), formatTime(o.Start), ends)
 	head := []string{"STEP", "STARTED", "TOOK", "SHARE", "WAITED FOR"}
 	if s.Wide {
 		head = append(head, "REASON", "ENDED BY")
@@ -74,10 +74,10 @@ func (o Operation) text(w io.Writer, s printer.Style) error {
 	return nil
 }
 
-// indented is a row with words in its fifth column only.
-func indented(words string, columns int) []string {
+// indented returns a row with text only in its fifth column.
+func indented(text string, columns int) []string {
 	row := make([]string, columns)
-	row[4] = words
+	row[4] = text
 	return row
 }
 
@@ -90,15 +90,15 @@ func (e Occurrence) line() string {
 		printer.Clean(e.Message)))
 }
 
-// started is the time of day of a step, with the date if that is not the operation's.
+// started returns the time of day at which a step started, with the date if it differs from that of the operation.
 func started(operation, step time.Time) string {
 	if operation.UTC().Format(time.DateOnly) == step.UTC().Format(time.DateOnly) {
 		return step.UTC().Format("15:04:05Z")
 	}
-	return stamp(step)
+	return formatTime(step)
 }
 
-// Took writes a duration. The API's times are whole seconds, so less than one cannot be measured.
+// Took formats a duration in seconds. Times in the API are whole seconds, so shorter durations cannot be measured.
 func Took(seconds float64) string {
 	if seconds < 1 {
 		return "<1s"

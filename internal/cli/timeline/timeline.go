@@ -1,8 +1,9 @@
-// Package timeline shows how a machine came to be where it is: the steps one after the other, how long each took and
+// Package timeline shows how a machine reached its current state: the steps one after the other, how long each took and
 // what it waited for.
 //
-// It is pure: Of makes a Timeline of what was read, Text prints one. It goes by the times that conditions, events and
-// the Node have, and needs no traces. What these no longer say is named as not known, and never guessed.
+// The package is pure: Of computes a Timeline from what the caller has read, and Text prints it. It takes the times
+// from conditions, events and the Node, and needs no traces. Times that are no longer recorded are reported as not
+// known, and never guessed.
 package timeline
 
 import (
@@ -14,36 +15,36 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Observed is what was read of a machine. What could not be read is absent.
+// Observed is what was read about a machine. A field is empty if its object could not be read.
 type Observed struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
-	// Node is that of the machine, nil if it has none or it was not read.
+	// Node is the Node of the machine, nil if it has none or if it was not read.
 	Node *corev1.Node
-	// Deployment is the machine's, if a set of another revision than the newest one has the machine: it will be
-	// replaced. Newest is the set of the newest revision. Both are nil otherwise.
+	// Deployment owns the machine, and Newest is its set of the newest revision. Both are nil unless a set of another
+	// revision owns the machine, so that the machine will be replaced.
 	Deployment *v1beta1.MachineDeployment
 	Newest     *v1beta1.MachineSet
-	// Events are those of the machine that there still are, in any order.
+	// Events are the events of the machine that have not expired, in any order.
 	Events []why.Event
-	// EventsUnread says that events could not be read.
+	// EventsUnread is true if events could not be read.
 	EventsUnread bool
-	// Unread says what could not be read, and why, each in a sentence.
+	// Unread are sentences about objects that could not be read.
 	Unread []string
 }
 
-// Timeline is the life of a machine as far as it is known, operation by operation.
+// Timeline is the history of a machine as far as it is known, operation by operation.
 type Timeline struct {
-	// Now is the time at which it was so.
+	// Now is the time at which the objects were read.
 	Now time.Time `json:"now"`
 	// Object is the machine as TYPE/NAME, in Namespace.
 	Object    string `json:"object"`
 	Namespace string `json:"namespace"`
 	State     string `json:"state,omitempty"`
 	Node      string `json:"node,omitempty"`
-	// Operations are the oldest first.
+	// Operations are sorted by time, the oldest first.
 	Operations []Operation `json:"operations"`
-	// Unread says what could not be read, and why.
+	// Unread are sentences about objects that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
@@ -51,26 +52,26 @@ type Timeline struct {
 type Kind string
 
 const (
-	// Create goes from the creation of the machine until it first runs.
+	// Create lasts from the creation of the machine until it is first Running.
 	Create Kind = "Create"
-	// Replace goes from the moment in which the machine or its instance was found to be one to replace until the machine
-	// is gone, or runs on its new instance.
+	// Replace starts when the machine or its instance must be replaced. It lasts until the machine is gone, or runs on its
+	// new instance.
 	Replace Kind = "Replace"
-	// Delete goes from the deletion of the machine until it is gone.
+	// Delete lasts from the deletion of the machine until it is gone.
 	Delete Kind = "Delete"
 )
 
-// Operation is one thing that was done with a machine. Its steps follow each other without a gap.
+// Operation is the creation, replacement or deletion of a machine. Its steps follow each other without a gap.
 type Operation struct {
 	Kind Kind `json:"kind"`
 	// Start is exact to the second, as all times in the API are.
 	Start time.Time `json:"start"`
-	// End is absent while the operation goes on.
+	// End is absent while the operation is in progress.
 	End *time.Time `json:"end,omitempty"`
-	// Seconds is how long it took, or has taken until now.
+	// Seconds is how long the operation took, or has taken until now.
 	Seconds float64 `json:"seconds"`
 	Steps   []Step  `json:"steps"`
-	// Unknown says what is not known of it, each in a sentence.
+	// Unknown are sentences about unknown facts of the operation.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
@@ -78,19 +79,19 @@ type Operation struct {
 type Step struct {
 	Name  string    `json:"name"`
 	Start time.Time `json:"start"`
-	// End is absent while the step goes on.
+	// End is absent while the step is in progress.
 	End     *time.Time `json:"end,omitempty"`
 	Seconds float64    `json:"seconds"`
-	// Share is its part of the time of its operation, from 0 to 1.
+	// Share is the share of the step in the time of the operation, from 0 to 1.
 	Share float64 `json:"share"`
-	// WaitedFor says in words what the step waits or waited for.
+	// WaitedFor describes what the step waits or waited for.
 	WaitedFor string `json:"waitedFor,omitempty"`
-	// Reason and Message are those of the condition that reports it.
+	// Reason and Message are taken from the condition that reports the step.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// EndedBy is where the time of the end is written.
+	// EndedBy names the field or condition that has the time of the end.
 	EndedBy string `json:"endedBy,omitempty"`
-	// Events are those that were reported meanwhile, the oldest first.
+	// Events are the events that happened during the step, the oldest first.
 	Events []Occurrence `json:"events,omitempty"`
 }
 
@@ -102,7 +103,7 @@ type Occurrence struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// Of returns the timeline of what was read.
+// Of returns the timeline of a machine.
 func Of(o Observed) Timeline {
 	m := o.Machine
 	t := Timeline{Now: o.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),
@@ -110,7 +111,7 @@ func Of(o Observed) Timeline {
 	if m.Status.NodeRef != nil {
 		t.Node = m.Status.NodeRef.Name
 	}
-	for _, operation := range []func(Observed) *track{create, replaceInstance, leave} {
+	for _, operation := range []func(Observed) *track{create, replaceInstance, deleteMachine} {
 		if track := operation(o); track != nil {
 			t.Operations = append(t.Operations, track.finish(o))
 		}

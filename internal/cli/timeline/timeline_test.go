@@ -11,12 +11,12 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Rule: timeline-has-no-gaps.
+// Each case is a machine as its controllers leave it. The golden file has its timeline.
 //
-// Each is a machine as its controllers leave it, and what a person reads of its way there.
-func TestWhereTheTimeWent(t *testing.T) {
-	const noPod = "Evicting the pods of node node-1. In the way: prod/web."
-	replacing := no(v1beta1.ConditionUpToDate, v1beta1.ReasonReplacing, "The provider is removing the instance.", 600)
+// Rule: timeline-has-no-gaps.
+func TestTimeline(t *testing.T) {
+	const noPod = "Evicting the pods of node node-1. Pods that block the drain: prod/web."
+	replacing := no(v1beta1.ConditionUpToDate, v1beta1.ReasonReplacing, "The provider is deleting the instance.", 600)
 	drained := func(from, to int) func(*v1beta1.Machine) {
 		return func(m *v1beta1.Machine) {
 			no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, "", from)(m)
@@ -81,7 +81,7 @@ func TestWhereTheTimeWent(t *testing.T) {
 			deleting(v1beta1.ReasonWaitingForVolumeDetach, "1 volume is attached.", 600)), Node: node(50, 65)}},
 		"deleting-instance": {700, Observed{Machine: machine(launched(3, 8), ran(80), deleted(600), drained(602, 640),
 			yes(v1beta1.ConditionVolumesDetached, v1beta1.ReasonVolumesDetached, 660),
-			deleting(v1beta1.ReasonInstanceTerminating, "The provider is removing the instance.", 600),
+			deleting(v1beta1.ReasonInstanceTerminating, "The provider is deleting the instance.", 600),
 			last(v1beta1.OperationDelete, v1beta1.OperationProcessing, 662)), Node: node(50, 65)}},
 		"deleting-refused": {700, Observed{Machine: machine(launched(3, 8), ran(80), deleted(600), drained(602, 640),
 			no(v1beta1.ConditionVolumesDetached, v1beta1.ReasonSkipped, "The node is not Ready.", 640),
@@ -102,7 +102,7 @@ func TestWhereTheTimeWent(t *testing.T) {
 			yes(v1beta1.ConditionRemediationRequested, v1beta1.ReasonMachineHealthCheck, 940),
 			no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "The kubelet does not report.", 640),
 			yes(v1beta1.ConditionDrained, v1beta1.ReasonSkipped, 951),
-			deleting(v1beta1.ReasonInstanceTerminating, "The provider is removing the instance.", 950),
+			deleting(v1beta1.ReasonInstanceTerminating, "The provider is deleting the instance.", 950),
 			last(v1beta1.OperationDelete, v1beta1.OperationProcessing, 952)), Node: node(50, 65)}},
 		"replacing": {700, Observed{Machine: machine(launched(3, 8), ran(80), replacing,
 			attempt(1, v1beta1.LaunchStepReplacing), drained(602, 640),
@@ -125,16 +125,16 @@ func TestWhereTheTimeWent(t *testing.T) {
 	}
 }
 
-func TestAWideTimelineNamesWhereTimesAreWritten(t *testing.T) {
+func TestWideTimelineNamesSourcesOfTimes(t *testing.T) {
 	o := Observed{Now: after(700).Time, Machine: machine(launched(3, 8), ran(80)), Node: node(50, 65),
 		Unread: []string{"You may not list events."}}
 	golden(t, "style-wide-colour-plain", o, printer.Style{Wide: true, Colour: true, Plain: true})
 }
 
-// Rule: timeline-has-no-gaps.
+// The times of conditions, of the cloud and of a Node come from three clocks, so any combination can occur.
 //
-// Times of conditions, of the cloud and of a Node are of three clocks and may be anything.
-func FuzzAnyTimesMakeATimeline(f *testing.F) {
+// Rule: timeline-has-no-gaps.
+func FuzzTimelineHasNoNegativeSteps(f *testing.F) {
 	f.Add(3, 8, 50, 65, 80, 600, 602, 640, 660, 700)
 	f.Add(-5, 900, 2, -9, 80, 10, 700, 20, 5, 1)
 	f.Fuzz(func(t *testing.T, cloud, launch, created, ready, run, deletion, drainFrom, drainTo, asked, now int) {

@@ -12,60 +12,60 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// eventLife is how long API servers keep events by default.
-const eventLife = time.Hour
+// eventTTL is how long API servers keep events by default.
+const eventTTL = time.Hour
 
-// track lays the steps of an operation one after the other.
+// track collects the steps of an operation, one after the other.
 type track struct {
 	kind    Kind
 	start   time.Time
 	steps   []Step
-	going   bool
+	ongoing bool
 	unknown []string
 }
 
 func begin(kind Kind, start time.Time) *track { return &track{kind: kind, start: start.UTC()} }
 
-// at is where the last step ended.
-func (t *track) at() time.Time {
+// end returns the end of the last step. The next step starts there.
+func (t *track) end() time.Time {
 	if len(t.steps) == 0 {
 		return t.start
 	}
 	return *t.steps[len(t.steps)-1].End
 }
 
-// until ends a step. A time before the last step's end belongs to something earlier: the step is left out, and what
-// follows has its time.
-func (t *track) until(end time.Time, s Step) bool {
-	if end.IsZero() || end.Before(t.at()) {
+// addStep adds a step that ended at a time. A time before the end of the last step belongs to an earlier operation, so
+// addStep leaves out the step and returns false. The time then counts for the next step.
+func (t *track) addStep(end time.Time, s Step) bool {
+	if end.IsZero() || end.Before(t.end()) {
 		return false
 	}
 	end = end.UTC()
-	s.Start, s.End = t.at(), &end
+	s.Start, s.End = t.end(), &end
 	t.steps = append(t.steps, s)
 	return true
 }
 
-// goesOn lays the step that has not ended. It is the last one.
-func (t *track) goesOn(s Step) {
-	s.Start = t.at()
-	t.steps, t.going = append(t.steps, s), true
+// endWithOngoing adds the last step, which has not ended.
+func (t *track) endWithOngoing(s Step) {
+	s.Start = t.end()
+	t.steps, t.ongoing = append(t.steps, s), true
 }
 
 func (t *track) has(name string) bool {
 	return slices.ContainsFunc(t.steps, func(s Step) bool { return s.Name == name })
 }
 
-func (t *track) notKnown(format string, args ...any) {
+func (t *track) addUnknown(format string, args ...any) {
 	t.unknown = append(t.unknown, fmt.Sprintf(format, args...))
 }
 
-// finish measures the steps and gives each the events that fell into it.
+// finish returns the operation. It computes the durations, and adds to each step the events that happened during it.
 func (t *track) finish(o Observed) Operation {
 	op := Operation{Kind: t.kind, Start: t.start, Steps: t.steps, Unknown: t.unknown}
 	end := o.Now
-	if !t.going {
-		end = t.at()
+	if !t.ongoing {
+		end = t.end()
 		op.End = &end
 	}
 	total := max(end.Sub(t.start), 0)
@@ -91,23 +91,23 @@ func (t *track) finish(o Observed) Operation {
 			return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Reason, b.Reason))
 		})
 	}
-	switch expired := o.Now.Add(-eventLife); {
+	switch expired := o.Now.Add(-eventTTL); {
 	case o.EventsUnread:
-		op.Unknown = append(op.Unknown, "Events could not be read: errors that were tried again are missing here.")
+		op.Unknown = append(op.Unknown, "Events could not be read, so errors after which Machinist tried again are missing.")
 	case t.start.Before(expired):
 		op.Unknown = append(op.Unknown, fmt.Sprintf(
-			"Events expire, by default after an hour: errors from before %s that were tried again may be missing here.",
-			stamp(expired)))
+			"Events expire, by default after an hour. Errors before %s after which Machinist tried again may be missing.",
+			formatTime(expired)))
 	}
 	return op
 }
 
-// condition returns one of the machine's.
+// condition returns a condition of the machine, or nil.
 func (o Observed) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(o.Machine.Status.Conditions, kind)
 }
 
-// since returns when a condition became True, zero if it is not.
+// since returns when a condition became True, or zero if it is not True.
 func (o Observed) since(kind string) time.Time {
 	if c := o.condition(kind); c != nil && c.Status == metav1.ConditionTrue {
 		return c.LastTransitionTime.Time
@@ -115,9 +115,9 @@ func (o Observed) since(kind string) time.Time {
 	return time.Time{}
 }
 
-// blocked is the step that a condition keeps from ending.
-func blocked(name string, c *metav1.Condition) Step {
+// blockedStep returns a step that waits for a condition.
+func blockedStep(name string, c *metav1.Condition) Step {
 	return Step{Name: name, WaitedFor: why.MeaningOf(c.Type, c.Reason).Explanation, Reason: c.Reason, Message: c.Message}
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -16,23 +16,24 @@ import (
 // tokenParameter is the name of the token in the link that opens a browser.
 const tokenParameter = "token"
 
-// access decides who may ask the server. Three things could ask beside the person who started it:
+// access decides which requests the server answers. In addition to the user who started it, three others could send
+// requests:
 //
-//   - another user or program of this machine. It does not know the secret that the browser got as a cookie in
-//     exchange for the token of the link. A token is good for one exchange: arguments of programs and histories of
-//     browsers keep links.
-//   - a page of another site in the person's browser. The cookie is not sent with its requests (SameSite=Strict), and
-//     a request that names another site or origin is rejected anyway.
-//   - such a page under a name that its owner lets resolve to loopback (DNS rebinding), for which both are the same
-//     site. Its requests carry that name as their Host.
+//   - Another user or program on this computer. It does not know the secret, which the browser got as a cookie in
+//     exchange for the token in the link. A token can be exchanged only once, because links remain in process arguments
+//     and in the history of browsers.
+//   - A page of another site in the user's browser. The browser does not send the cookie with its requests
+//     (SameSite=Strict). In addition, a request that names another site or origin is rejected.
+//   - Such a page under a name that resolves to a loopback address (DNS rebinding). For the browser, this is the same
+//     site. But its requests have that name as their Host.
 type access struct {
-	// hosts are what a request may name as its Host.
+	// hosts are the values of Host that are allowed.
 	hosts []string
-	// cookie is the name of the cookie. Cookies know no ports: two servers need two names.
+	// cookie is the name of the cookie. It contains the port, because cookies do not depend on ports.
 	cookie string
 
 	mu sync.Mutex
-	// token is exchanged for secret, once.
+	// token can be exchanged for secret once.
 	token  string
 	secret string
 }
@@ -44,14 +45,14 @@ func newAccess(address net.Addr) *access {
 		cookie: "machinist_ui_" + port, token: random(), secret: random()}
 }
 
-// random returns 256 bits that nobody can guess.
+// random returns 256 random bits as text.
 func random() string {
 	bits := make([]byte, 32)
-	_, _ = rand.Read(bits) // It never fails.
+	_, _ = rand.Read(bits) // This never fails.
 	return base64.RawURLEncoding.EncodeToString(bits)
 }
 
-// newToken makes another token, in place of one that was not used.
+// newToken returns a new token. The previous one is no longer valid.
 func (a *access) newToken() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,7 +60,7 @@ func (a *access) newToken() string {
 	return a.token
 }
 
-// exchange uses a token up.
+// exchange reports whether a token is valid, and invalidates it.
 func (a *access) exchange(token string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -70,29 +71,30 @@ func (a *access) exchange(token string) bool {
 	return true
 }
 
-// reject says why a request is rejected whoever sends it, "" if it is not.
+// reject returns why a request is rejected, even if it has the secret. It returns an empty string if the request is not
+// rejected.
 func (a *access) reject(r *http.Request) string {
 	if !slices.Contains(a.hosts, r.Host) {
-		return "This server is asked for under another name than its own."
+		return "The host name of this request is not the name of this server."
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
 		return "A page of another origin sent this request."
 	}
 	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "same-origin", "none": // Programs do not send it; a person typed the address or followed a link in a terminal.
+	case "", "same-origin", "none": // Programs do not send the header. It is "none" if the user typed the address.
 	default:
 		return "A page of another site sent this request."
 	}
 	return ""
 }
 
-// knows reports whether the request has the secret.
-func (a *access) knows(r *http.Request) bool {
+// hasSecret reports whether the request has the secret in its cookie.
+func (a *access) hasSecret(r *http.Request) bool {
 	cookie, err := r.Cookie(a.cookie)
 	return err == nil && subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(a.secret)) == 1
 }
 
-// protect lets the requests through to next that may be made. used is called when the token was exchanged.
+// protect passes allowed requests to next. It calls used when the token was exchanged.
 func (a *access) protect(next http.Handler, used func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secureHeaders(w.Header())
@@ -103,8 +105,8 @@ func (a *access) protect(next http.Handler, used func()) http.Handler {
 		query := r.URL.Query()
 		if token := query.Get(tokenParameter); token != "" && r.Method == http.MethodGet {
 			fresh := a.exchange(token)
-			if !fresh && !a.knows(r) {
-				refuse(w, "The link was used before, or is of an earlier machinist ui. The terminal shows the next one.")
+			if !fresh && !a.hasSecret(r) {
+				refuse(w, "The link was already used, or belongs to an earlier machinist ui. Use the newest link in the terminal.")
 				return
 			}
 			if fresh {
@@ -117,15 +119,15 @@ func (a *access) protect(next http.Handler, used func()) http.Handler {
 			http.Redirect(w, r, to.String(), http.StatusSeeOther)
 			return
 		}
-		if !a.knows(r) {
-			refuse(w, "Open the link that machinist ui shows in its terminal.")
+		if !a.hasSecret(r) {
+			refuse(w, "Open the link that machinist ui shows in the terminal.")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// contentPolicy lets a page load its own style, script and pictures and ask this server, and nothing else.
+// contentPolicy allows a page only to load styles, scripts and images from this server, and to send requests to it.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -133,22 +135,22 @@ func secureHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", contentPolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-	// Not "no-referrer": a form of our own would then hide its origin, as one of another site may.
+	// With "no-referrer", a form of this server would hide its origin, like a form of another site may do.
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 }
 
-// refuse answers without a page: who is refused gets nothing of ours to load.
+// refuse answers with plain text, so that a refused client gets no page.
 func refuse(w http.ResponseWriter, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusForbidden)
 	_, _ = w.Write([]byte("machinist ui: " + why + "\n"))
 }
 
-// Loopback reports whether an address of --listen names this machine only. A name other than localhost may resolve to
-// anything.
+// Loopback reports whether an address of --listen can be reached only from this machine. It returns false for names
+// other than localhost, because they may resolve to any address.
 func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

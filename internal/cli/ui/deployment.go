@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// machinesOfDeployment is how many machines the page of a deployment shows, those that need somebody first.
+	// machinesOfDeployment is how many machines the page of a deployment shows, broken and waiting machines first.
 	machinesOfDeployment = 40
-	// mostRevisions is how many revisions it shows, the newest first.
-	mostRevisions = 20
+	// maxRevisions is how many revisions the page of a deployment shows, the newest first.
+	maxRevisions = 20
 )
 
-// deploymentBody is the page of one deployment.
+// deploymentBody is the body of the page of a deployment.
 type deploymentBody struct {
 	Deployment *v1beta1.MachineDeployment
 	Scaled     fleet.Scaled
@@ -34,26 +34,27 @@ type deploymentBody struct {
 	Zones    []zoneCount
 	Failures []failureRow
 	Machines []*fleet.Machine
-	// All is the list of all its machines, and Total how many there are.
+	// All is the filter for all machines of the deployment. Total is their number.
 	All   Filter
 	Total int
 }
 
+// revisionRow is the row of a revision.
 type revisionRow struct {
 	Number  int64
 	Set     *v1beta1.MachineSet
 	Current bool
 	Bar     Bar
-	// Class and Version are those of its template.
+	// Class and Version are taken from the template of the revision.
 	Class, Version string
 }
 
-// zoneCount is how many machines are in a zone.
+// zoneCount has the numbers of machines in a zone.
 type zoneCount struct {
 	Zone string
-	// Machines there are, and Broken how many of them failed or are unhealthy.
+	// Machines is the number of machines. Broken is how many of them failed or are unhealthy.
 	Machines, Broken int
-	// URL lists them.
+	// URL is the URL of the list of these machines.
 	URL string
 }
 
@@ -62,7 +63,8 @@ func deploymentPage(r *request) (*page, error) {
 	s := r.snapshot
 	d := s.deployments[key]
 	if d == nil {
-		return nil, notFound("There is no deployment %s in namespace %s, or you may not see it.", key.Name, key.Namespace)
+		return nil, notFound("The deployment %s does not exist in namespace %s, or you may not see it.", key.Name,
+			key.Namespace)
 	}
 	view, err := r.server.options.Source.WhyDeployment(r.Context(), key)
 	if err != nil {
@@ -88,8 +90,8 @@ func deploymentPage(r *request) (*page, error) {
 	slices.SortFunc(b.Revisions, func(x, y revisionRow) int {
 		return cmp.Or(cmp.Compare(y.Number, x.Number), cmp.Compare(x.Set.Name, y.Set.Name))
 	})
-	if b.Older = max(0, len(b.Revisions)-mostRevisions); b.Older > 0 {
-		b.Revisions = b.Revisions[:mostRevisions]
+	if b.Older = max(0, len(b.Revisions)-maxRevisions); b.Older > 0 {
+		b.Revisions = b.Revisions[:maxRevisions]
 	}
 	b.All.Sort = "state"
 	machines := b.All.choose(s.Machines)
@@ -103,7 +105,7 @@ func deploymentPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s: %s. %s.", d.Name, b.Scaled.Rollout, b.Bar.Words())}, nil
 }
 
-// zonesOf counts machines by zone.
+// zonesOf returns the numbers of machines by zone.
 func zonesOf(machines []*fleet.Machine, f Filter) []zoneCount {
 	counts := map[string]*zoneCount{}
 	for _, m := range machines {

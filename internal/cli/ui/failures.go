@@ -12,22 +12,23 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// failuresPerPage is how many rows the page of failures has: each may have a message of 1024 bytes.
+// failuresPerPage is the number of rows on the page of failures. It is low, because a message may have 1024 bytes.
 const failuresPerPage = 50
 
-// failuresBody is the page of failures: machines that are broken now, and those that were.
+// failuresBody is the body of the page of failures. It lists machines that are broken now, and machines that were
+// broken.
 type failuresBody struct {
 	Query  string
 	Rows   []failureRow
 	Paging Paging
-	// AllNamespaces says that there may be several namespaces.
+	// AllNamespaces is true if the page may list several namespaces.
 	AllNamespaces bool
 }
 
-// failureRow is a failure, and what has become of the machine.
+// failureRow is a failure, with the current state of the machine.
 type failureRow struct {
 	why.Failure
-	// There says that the machine exists, State is its phase then.
+	// There is true if the machine still exists. State is then its phase.
 	There bool
 	State string
 }
@@ -58,11 +59,11 @@ func failuresPage(r *request) (*page, error) {
 	})
 	broken := totalsOf(s.Machines).Broken
 	return &page{title: "Failures", template: "failures", body: b,
-		summary: fmt.Sprintf("%s, %d of machines that are broken now", wording.Count(len(rows), "failure"), broken)}, nil
+		summary: fmt.Sprintf("%s; machines that are broken now: %d", wording.Count(len(rows), "failure"), broken)}, nil
 }
 
-// failures are those that deployments remember, and those of the machines that are broken now and that no deployment
-// remembers: they belong to none, or so many failed that theirs is not among the last.
+// failures returns the failures in the status of deployments, and those of machines that are broken now and not in
+// such a status. The latter have no deployment, or so many machines failed that theirs is not among the last.
 func failures(s *Snapshot) []why.Failure {
 	all := append([]why.Failure(nil), s.Status.RecentFailures...)
 	known := map[types.NamespacedName]bool{}

@@ -24,7 +24,7 @@ import (
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// fake is a Source with what a test gives it.
+// fake is a Source that returns what a test sets.
 type fake struct {
 	mu      sync.Mutex
 	facts   fleet.Facts
@@ -52,7 +52,7 @@ func (f *fake) Facts(context.Context) (fleet.Facts, error) {
 	return f.facts, f.err
 }
 
-// change changes what there is, as if a watch had reported it.
+// change changes the facts, as if a watch had reported a change.
 func (f *fake) change(change func(*fleet.Facts)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,7 +79,7 @@ func (f *fake) WhyDeployment(_ context.Context, key types.NamespacedName) (why.V
 				Findings: why.ExplainFleet(why.FleetFacts{Now: noon, Deployment: d})}, nil
 		}
 	}
-	return why.View{}, fmt.Errorf("there is none")
+	return why.View{}, fmt.Errorf("not found")
 }
 
 func (f *fake) Timeline(_ context.Context, m *v1beta1.Machine, events []why.Event, unread bool) timeline.Timeline {
@@ -140,7 +140,7 @@ func fail(message string) func(*v1beta1.Machine) {
 	}
 }
 
-// browser is a person's browser that has the cookie.
+// browser is a browser with the cookie of a server.
 type browser struct {
 	t       *testing.T
 	server  *Server
@@ -148,7 +148,7 @@ type browser struct {
 	cookie  *http.Cookie
 }
 
-// listen serves a source until the test ends.
+// listen returns a server of a source. It is closed when the test ends.
 func listen(t *testing.T, source Source) *Server {
 	t.Helper()
 	s, err := Listen(context.Background(), "127.0.0.1:0", Options{Source: source, Now: func() time.Time { return noon }})
@@ -159,7 +159,7 @@ func listen(t *testing.T, source Source) *Server {
 	return s
 }
 
-// open has a browser exchange the link of a server for a cookie.
+// open returns a browser that has opened the link of a new server.
 func open(t *testing.T, source Source) *browser {
 	t.Helper()
 	s := listen(t, source)
@@ -170,7 +170,7 @@ func open(t *testing.T, source Source) *browser {
 	}
 	answer := b.send(b.request("GET", link.RequestURI(), ""))
 	if answer.Code != http.StatusSeeOther || len(answer.Result().Cookies()) != 1 {
-		t.Fatalf("the link was answered with %d", answer.Code)
+		t.Fatalf("the link: status %d", answer.Code)
 	}
 	b.cookie = answer.Result().Cookies()[0]
 	return b
@@ -195,12 +195,12 @@ func (b *browser) send(r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// get returns a page, and fails the test unless it is answered with that code.
+// get returns a page, and fails the test unless the status is code.
 func (b *browser) get(path string, code int) string {
 	b.t.Helper()
 	answer := b.send(b.request("GET", path, ""))
 	if answer.Code != code {
-		b.t.Fatalf("%s is answered with %d, want %d:\n%s", path, answer.Code, code, answer.Body)
+		b.t.Fatalf("%s: status %d, want %d:\n%s", path, answer.Code, code, answer.Body)
 	}
 	return answer.Body.String()
 }

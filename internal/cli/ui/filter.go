@@ -10,7 +10,8 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 )
 
-// Values of the filter by state that are no phases.
+// Values of the filter by state that are not phases. An unsettled machine waits for something. A broken machine failed
+// or is unhealthy.
 const (
 	unsettledState = "unsettled"
 	brokenState    = "broken"
@@ -19,22 +20,22 @@ const (
 // noZone is the value of the filter by zone for machines without one.
 const noZone = "-"
 
-// Filter chooses and orders machines. All of it is in the URL.
+// Filter selects and sorts machines. The URL has all its fields.
 type Filter struct {
-	// Query is a part of the name of a machine, its node or its instance.
+	// Query is a part of the name of a machine, of its Node or of its instance.
 	Query string
-	// Namespace, Deployment and Set are names; Deployment may carry a namespace: prod/web.
+	// Namespace, Deployment and Set are names. Deployment may have a namespace, such as prod/web.
 	Namespace, Deployment, Set string
-	// Zone is that of the instance, - for machines without one.
+	// Zone is the zone of the instance, or "-" for machines without a zone.
 	Zone string
 	// State is a phase, unsettled or broken.
 	State string
-	// Sort is name, state, zone, node or age; with a minus before it the other way round.
+	// Sort is name, state, zone, node or age. A minus sign in front of it reverses the order.
 	Sort string
 	Page int
 }
 
-// filterOf reads a filter from the parameters of a URL. What it does not know it leaves out.
+// filterOf returns the filter in the parameters of a URL. It ignores unknown parameters.
 func filterOf(q url.Values) Filter {
 	f := Filter{Query: strings.TrimSpace(q.Get("q")), Namespace: q.Get("namespace"), Deployment: q.Get("deployment"),
 		Set: q.Get("set"), Zone: q.Get("zone"), State: q.Get("state"), Sort: q.Get("sort")}
@@ -45,7 +46,7 @@ func filterOf(q url.Values) Filter {
 	return f
 }
 
-// values are the parameters of the filter. The defaults are left out: a view has one address.
+// values returns the parameters of the filter. It leaves out defaults, so that each view has only one URL.
 func (f Filter) values() url.Values {
 	v := url.Values{"q": {f.Query}, "namespace": {f.Namespace}, "deployment": {f.Deployment}, "set": {f.Set},
 		"zone": {f.Zone}, "state": {f.State}, "sort": {f.Sort}}
@@ -55,16 +56,16 @@ func (f Filter) values() url.Values {
 	return v
 }
 
-// URL is the address of the machines that the filter chooses.
+// URL returns the URL of the list of the selected machines.
 func (f Filter) URL() string { return withQuery("/machines", f.values()) }
 
-// on returns the address of a page of the list.
+// on returns the URL of a page of the list.
 func (f Filter) on(page int) string {
 	f.Page = page
 	return f.URL()
 }
 
-// By returns the address of the list in another order; the other way round if it is in that order already.
+// By returns the URL of the list in another order. If the list has that order already, By reverses it.
 func (f Filter) By(order string) string {
 	if f.sorted() == order {
 		order = "-" + order
@@ -76,7 +77,7 @@ func (f Filter) By(order string) string {
 	return f.URL()
 }
 
-// Sorted says for a column how the list is ordered by it, as aria-sort has it.
+// Sorted returns the value of aria-sort for a column.
 func (f Filter) Sorted(order string) string {
 	switch f.sorted() {
 	case order:
@@ -89,13 +90,13 @@ func (f Filter) Sorted(order string) string {
 
 func (f Filter) sorted() string { return cmp.Or(f.Sort, "name") }
 
-// Empty reports whether it chooses all machines.
+// Empty reports whether the filter selects all machines.
 func (f Filter) Empty() bool {
 	f.Sort, f.Page = "", 0
 	return f == Filter{}
 }
 
-// matches reports whether it chooses a machine.
+// matches reports whether the filter selects a machine.
 func (f Filter) matches(m *fleet.Machine) bool {
 	if f.Namespace != "" && m.Namespace != f.Namespace || f.Set != "" && m.Set != f.Set {
 		return false
@@ -134,7 +135,7 @@ func contains(text, part string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
-// orders compare machines, by the name of the order. The list is by name before.
+// orders are the functions that compare machines. The list is sorted by name before.
 var orders = map[string]func(a, b *fleet.Machine) int{
 	"name": func(a, b *fleet.Machine) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
@@ -147,7 +148,7 @@ var orders = map[string]func(a, b *fleet.Machine) int{
 	"age":  func(a, b *fleet.Machine) int { return b.Created.Compare(a.Created) },
 }
 
-// urgency puts what is broken before what is on its way, and that before what is settled.
+// urgency sorts broken machines before machines that wait for something, and these before all others.
 func urgency(m *fleet.Machine) int {
 	switch {
 	case fleet.ToneOf(m.State) == fleet.Bad:
@@ -158,7 +159,7 @@ func urgency(m *fleet.Machine) int {
 	return 2
 }
 
-// choose returns the machines that the filter chooses, in its order. The list itself is not changed.
+// choose returns the selected machines in the order of the filter. It does not change the list.
 func (f Filter) choose(all []fleet.Machine) []*fleet.Machine {
 	chosen := make([]*fleet.Machine, 0, len(all))
 	for i := range all {

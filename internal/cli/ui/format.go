@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// functions are what templates call.
+// functions returns the functions for templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"clean": printer.Clean,
@@ -34,7 +34,8 @@ func functions() template.FuncMap {
 	}
 }
 
-// aboutURL is the page of the object that a finding is about, empty if there is none.
+// aboutURL returns the URL of the page of the object that a finding is about, or an empty string if there is no such
+// page.
 func aboutURL(namespace, about string) string {
 	kind, name, _ := strings.Cut(about, "/")
 	switch {
@@ -50,32 +51,33 @@ func aboutURL(namespace, about string) string {
 	return ""
 }
 
-// dict makes the argument of a template out of names and values.
+// dict returns an argument for a template from pairs of names and values.
 func dict(pairs ...any) (map[string]any, error) {
 	all := map[string]any{}
 	for i := 0; i < len(pairs); i += 2 {
 		name, ok := pairs[i].(string)
 		if !ok || i+1 == len(pairs) {
-			return nil, fmt.Errorf("dict wants names and values")
+			return nil, fmt.Errorf("dict needs pairs of names and values")
 		}
 		all[name] = pairs[i+1]
 	}
 	return all, nil
 }
 
-// State is a word with its tone, which gives it a colour and an icon.
+// State is a word with a tone. The tone determines the colour and the icon.
 type State struct {
 	Word string
 	Tone fleet.Tone
 }
 
-// Moment is a time with how long ago it was, for a time element.
+// Moment has the texts of a time element.
 type Moment struct {
-	// Machine is the time as programs read it, Exact as people do, Words how long ago it was or in how long it will be.
+	// Machine is the time in RFC 3339 format, Exact is the time as readable text, and Words is how long ago it was or how
+	// far it is in the future.
 	Machine, Exact, Words string
 }
 
-// At returns what a time element needs; the zero time has no words.
+// At returns the texts of a time element, or nil for the zero time.
 func (v view) At(t any) *Moment {
 	var at time.Time
 	switch t := t.(type) {
@@ -99,19 +101,19 @@ func (v view) At(t any) *Moment {
 	return m
 }
 
-// Active reports whether a page of the navigation is the one that is shown, or the one above it.
+// Active reports whether a page in the navigation is the current page, or its parent.
 func (v view) Active(path string) bool {
 	return v.Path == path || path != "/" && strings.HasPrefix(v.Path, path+"/") ||
 		path == "/" && strings.HasPrefix(v.Path, "/deployments/")
 }
 
-// Segment is a part of a bar, in thousandths of its length.
+// Segment is a part of a bar. At is its start and Long its length, in thousandths of the bar.
 type Segment struct {
 	Class    string
 	At, Long int
 }
 
-// Segments are the parts of the bar, from left to right. What is missing is left open.
+// Segments returns the parts of the bar, from left to right. Missing machines leave the end of the bar empty.
 func (b Bar) Segments() []Segment {
 	total := b.Total()
 	if total == 0 {
@@ -126,7 +128,7 @@ func (b Bar) Segments() []Segment {
 		if part.n == 0 {
 			continue
 		}
-		// One of ten thousand can be seen, too; the longest part is shorter for it.
+		// A segment has a minimum length, so that one machine of ten thousand is visible. The longest segment is shortened.
 		long := max(1000*part.n/total, 8)
 		counted += part.n
 		segments = append(segments, Segment{Class: part.class, Long: long})
@@ -152,13 +154,13 @@ func (b Bar) Segments() []Segment {
 	return segments
 }
 
-// Words says what the bar shows.
+// Words describes the bar in words.
 func (b Bar) Words() string {
-	parts := []string{fmt.Sprintf("%d of %d ready at the newest revision", b.Ready, b.Desired)}
+	parts := []string{fmt.Sprintf("%d of %d ready with the newest revision", b.Ready, b.Desired)}
 	for _, part := range []struct {
 		n    int
 		what string
-	}{{b.Coming, "coming"}, {b.Old, "of older revisions"}, {b.Failed, "failed"}, {b.Leaving, "being deleted"}} {
+	}{{b.Coming, "not ready yet"}, {b.Old, "with older revisions"}, {b.Failed, "failed"}, {b.Leaving, "being deleted"}} {
 		if part.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
 		}
@@ -166,18 +168,17 @@ func (b Bar) Words() string {
 	return strings.Join(parts, ", ")
 }
 
-// Paging says which part of a list a page shows.
+// Paging describes the part of a list that a page shows.
 type Paging struct {
-	// From and To are the first and the last row that is shown, counted from 1; Total is how many there are.
+	// From and To are the numbers of the first and the last shown row, counted from 1. Total is the number of all rows.
 	From, To, Total int
-	// Page is its number, Pages how many there are.
+	// Page is the number of the page. Pages is the number of all pages.
 	Page, Pages int
-	// Previous and Next are the addresses of the pages beside it, empty where there is none; First and Last those of the
-	// ends.
+	// Previous, Next, First and Last are the URLs of other pages. They are empty if there are none.
 	Previous, Next, First, Last string
 }
 
-// paginate returns the part of a list that a page shows, and what leads to the others.
+// paginate returns the part of a list that a page shows, with the links to the other pages.
 func paginate[T any](all []T, number, size int, address func(page int) string) ([]T, Paging) {
 	pages := max(1, (len(all)+size-1)/size)
 	number = min(max(number, 1), pages)

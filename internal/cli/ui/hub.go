@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// settle is how long changes are gathered before the fleet is read again.
-	settle = 250 * time.Millisecond
-	// rereadAfter is when it is read again although nothing changed: leases of processes are not watched.
-	rereadAfter = 10 * time.Second
-	// readFor bounds what a reading asks of the cluster: one that does not answer must be reported.
-	readFor = 10 * time.Second
-	// restShare is how much longer than a reading takes the next one waits: a large fleet that changes all the time must
-	// not keep this machine busy.
-	restShare = 4
+	// minPause is how long the hub collects changes before it takes a snapshot.
+	minPause = 250 * time.Millisecond
+	// rereadPeriod is how often the hub takes a snapshot without a change, because Leases are not watched.
+	rereadPeriod = 10 * time.Second
+	// readTimeout limits the time of one read, so that a cluster that does not answer is reported.
+	readTimeout = 10 * time.Second
+	// pauseFactor is the ratio of the pause between two reads to the time of a read. It keeps the load of this machine low
+	// if a large fleet changes all the time.
+	pauseFactor = 4
 )
 
-// hub has the last snapshot, and tells subscribers when there is another one.
+// hub has the latest snapshot, and notifies subscribers of each new one.
 type hub struct {
 	source Source
 	now    func() time.Time
@@ -32,11 +32,11 @@ func newHub(source Source, now func() time.Time) *hub {
 	return &hub{source: source, now: now, subscribers: map[chan uint64]struct{}{}}
 }
 
-// run makes snapshots until ctx ends. The first one must have been made before.
+// run takes snapshots until ctx ends. The first snapshot must exist already.
 func (h *hub) run(ctx context.Context) {
-	reread := time.NewTicker(rereadAfter)
+	reread := time.NewTicker(rereadPeriod)
 	defer reread.Stop()
-	pause := settle
+	pause := minPause
 	for {
 		changed := false
 		select {
@@ -50,12 +50,12 @@ func (h *hub) run(ctx context.Context) {
 		case <-reread.C:
 		}
 		begun := h.now()
-		_ = h.read(ctx, changed) // After the first one there is always one to keep.
-		pause = max(settle, restShare*h.now().Sub(begun))
+		_ = h.read(ctx, changed) // After an error, the previous snapshot stays.
+		pause = max(minPause, pauseFactor*h.now().Sub(begun))
 	}
 }
 
-// wait returns false if ctx ends meanwhile.
+// wait waits for a duration. It returns false if ctx ends before that.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -67,9 +67,9 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// read makes a snapshot. Without an answer of the cluster the last one stays, marked as lost.
+// read takes a snapshot. If the cluster does not answer, the content of the previous snapshot stays, marked as lost.
 func (h *hub) read(ctx context.Context, changed bool) error {
-	reading, end := context.WithTimeout(ctx, readFor)
+	reading, end := context.WithTimeout(ctx, readTimeout)
 	facts, err := h.source.Facts(reading)
 	end()
 	if ctx.Err() != nil {
@@ -113,16 +113,16 @@ func (h *hub) read(ctx context.Context, changed bool) error {
 	return nil
 }
 
-// snapshot returns the last one, nil before the first.
+// snapshot returns the latest snapshot, or nil before the first.
 func (h *hub) snapshot() *Snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.last
 }
 
-// subscribe returns a channel that receives the versions of later snapshots, and what ends that.
+// subscribe returns a channel that receives the versions of later snapshots. Call end to unsubscribe.
 func (h *hub) subscribe() (versions <-chan uint64, end func()) {
-	// It keeps one: who is slow gets the latest version only.
+	// The channel has space for one version, so a slow subscriber gets only the latest.
 	c := make(chan uint64, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()

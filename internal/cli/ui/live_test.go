@@ -20,13 +20,13 @@ func keyOf(d *v1beta1.MachineDeployment) types.NamespacedName {
 	return types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 }
 
-// served is a server that answers over a connection.
+// served is a client of a running server.
 type served struct {
 	*http.Client
 	base, cookie string
 }
 
-// serve runs a server until the test ends. It must end then, with streams open.
+// serve runs a server until the test ends. The server must then end although streams are open.
 func serve(t *testing.T, source Source) served {
 	t.Helper()
 	s, err := Listen(context.Background(), "127.0.0.1:0", Options{Source: source})
@@ -65,7 +65,7 @@ func (s served) stream(t *testing.T) <-chan string {
 		t.Fatal(err)
 	}
 	if kind := answer.Header.Get("Content-Type"); answer.StatusCode != http.StatusOK || kind != "text/event-stream" {
-		t.Fatalf("the stream is answered with %d, %s", answer.StatusCode, kind)
+		t.Fatalf("the stream: status %d, content type %s", answer.StatusCode, kind)
 	}
 	versions := make(chan string, 100)
 	go func() {
@@ -87,29 +87,29 @@ func next(t *testing.T, versions <-chan string) string {
 	case v := <-versions:
 		return v
 	case <-time.After(time.Minute):
-		t.Fatal("the stream says nothing")
+		t.Fatal("the stream sends nothing")
 	}
 	return ""
 }
 
-func TestAPageLearnsOfEachChange(t *testing.T) {
+func TestStreamSendsEachChange(t *testing.T) {
 	f := newFake()
 	f.add("prod", "web", 1, nil)
 	s := serve(t, f)
 	one, two := s.stream(t), s.stream(t)
 	first := next(t, one)
 	if other := next(t, two); other != first {
-		t.Errorf("two pages begin with versions %s and %s", first, other)
+		t.Errorf("two pages start with the versions %s and %s", first, other)
 	}
 	f.change(func(facts *fleet.Facts) { facts.Machines = facts.Machines[:0:0] })
 	second := next(t, one)
 	if second == first || next(t, two) != second {
-		t.Errorf("after a change the version is %s, before %s", second, first)
+		t.Errorf("the version is %s after a change, and %s before", second, first)
 	}
 }
 
-// What was read stays, and says how old it is, while the cluster does not answer.
-func TestWhatIsKnownStaysWhileTheClusterDoesNotAnswer(t *testing.T) {
+// While the cluster does not answer, pages show the last known state and how old it is.
+func TestPagesShowLastStateDuringOutage(t *testing.T) {
 	f := newFake()
 	f.add("prod", "web", 1, nil)
 	b := open(t, f)
@@ -122,12 +122,12 @@ func TestWhatIsKnownStaysWhileTheClusterDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := b.get("/machines", http.StatusOK)
-	if !strings.Contains(page, "does not answer since") || !strings.Contains(page, "web-abcde-00000") {
+	if !strings.Contains(page, "has not answered for") || !strings.Contains(page, "web-abcde-00000") {
 		t.Errorf("the page is\n%s", page)
 	}
 	lost := hub.snapshot().Version
 	if lost == before {
-		t.Error("pages do not learn that the cluster does not answer")
+		t.Error("pages are not notified that the cluster does not answer")
 	}
 	f.mu.Lock()
 	f.err, f.lost = nil, time.Time{}
@@ -135,28 +135,28 @@ func TestWhatIsKnownStaysWhileTheClusterDoesNotAnswer(t *testing.T) {
 	if err := hub.read(context.Background(), false); err != nil {
 		t.Fatal(err)
 	}
-	if page := b.get("/machines", http.StatusOK); strings.Contains(page, "does not answer") || hub.snapshot().Version == lost {
-		t.Error("pages do not learn that the cluster answers again")
+	if page := b.get("/machines", http.StatusOK); strings.Contains(page, "has not answered") || hub.snapshot().Version == lost {
+		t.Error("pages are not notified that the cluster answers again")
 	}
 	version := hub.snapshot().Version
 	if err := hub.read(context.Background(), false); err != nil || hub.snapshot().Version != version {
-		t.Errorf("reading the same again makes version %d out of %d: %v", hub.snapshot().Version, version, err)
+		t.Errorf("reading the same facts again changes the version from %d to %d: %v", version, hub.snapshot().Version, err)
 	}
 }
 
-func TestNoMorePagesFollowThanTheServerAllows(t *testing.T) {
+func TestNumberOfStreamsIsLimited(t *testing.T) {
 	b := open(t, newFake())
-	for range mostStreams {
+	for range maxStreams {
 		b.server.streams <- struct{}{}
 	}
 	b.get("/events", http.StatusServiceUnavailable)
 }
 
-// A cluster that cannot be read at the start is an error of the command.
-func TestWithoutAFirstReadingNothingIsServed(t *testing.T) {
+// If the cluster cannot be read at the start, the command fails.
+func TestListenFailsWithoutFirstRead(t *testing.T) {
 	f := newFake()
 	f.err = errors.New("you may not list machines")
 	if _, err := Listen(context.Background(), "127.0.0.1:0", Options{Source: f}); err == nil {
-		t.Error("it is served")
+		t.Error("Listen succeeds")
 	}
 }

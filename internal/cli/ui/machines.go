@@ -9,22 +9,22 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// machinesPerPage is how many rows a page of machines has: a page stays light however large the fleet is.
+// machinesPerPage is the number of rows on a page of machines. It keeps pages small for large fleets.
 const machinesPerPage = 100
 
-// mostChoices is how many values a list to choose from offers. Of more, a name is typed.
-const mostChoices = 100
+// maxChoices is the maximum length of a list of choices. If there are more values, the user types a name.
+const maxChoices = 100
 
-// machinesBody is the page of machines.
+// machinesBody is the body of the page of machines.
 type machinesBody struct {
 	Filter   Filter
 	Machines []*fleet.Machine
 	Paging   Paging
-	// Deployments, Zones, States and Namespaces are what may be chosen; a list that is too long is empty.
+	// Deployments, Zones, States and Namespaces are the choices of the filters. A list that is too long is empty.
 	Deployments, Zones, States, Namespaces []string
-	// NoZone says that there are machines without a zone.
+	// NoZone is true if there are machines without a zone.
 	NoZone bool
-	// AllNamespaces says that machines of several namespaces may be listed.
+	// AllNamespaces is true if the page may list several namespaces.
 	AllNamespaces bool
 }
 
@@ -34,17 +34,17 @@ func machinesPage(r *request) (*page, error) {
 	b := machinesBody{Filter: f, AllNamespaces: r.server.options.Source.Scope().Namespace == ""}
 	b.Machines, b.Paging = paginate(chosen, f.Page, machinesPerPage, f.on)
 	b.Deployments, b.Zones, b.States, b.Namespaces, b.NoZone = choices(r.snapshot, b.AllNamespaces)
-	unsettled := 0
+	waiting := 0
 	for _, m := range chosen {
 		if !m.Settled() {
-			unsettled++
+			waiting++
 		}
 	}
 	return &page{title: "Machines", template: "machines", body: b,
-		summary: fmt.Sprintf("%s, %d not settled", wording.Count(len(chosen), "machine"), unsettled)}, nil
+		summary: fmt.Sprintf("%s, %d waiting", wording.Count(len(chosen), "machine"), waiting)}, nil
 }
 
-// choices are the values that filters offer.
+// choices returns the choices of the filters.
 func choices(s *Snapshot, qualified bool) (deployments, zones, states, namespaces []string, noZone bool) {
 	names, phases, spaces := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for key := range s.deployments {
@@ -66,7 +66,7 @@ func choices(s *Snapshot, qualified bool) (deployments, zones, states, namespace
 		zones = append(zones, zone)
 	}
 	bounded := func(values []string) []string {
-		if len(values) > mostChoices {
+		if len(values) > maxChoices {
 			return nil
 		}
 		return values

@@ -8,17 +8,17 @@ import (
 	"machinist.dev/machinist/internal/cli/timeline"
 )
 
-// mostSteps and mostOperations bound what the page of one machine shows.
-const mostSteps, mostOperations = 30, 6
+// maxSteps and maxOperations limit what the page of a machine shows.
+const maxSteps, maxOperations = 30, 6
 
-// operation is one of a machine's timeline, as a page shows it.
+// operation is an operation in the timeline of a machine.
 type operation struct {
 	timeline.Operation
 	Took  string
 	Steps []step
 }
 
-// step is a step of an operation with the bar of its share.
+// step is a step of an operation, with a bar that shows its share.
 type step struct {
 	timeline.Step
 	Took     string
@@ -26,12 +26,12 @@ type step struct {
 	Segments []Segment
 }
 
-// operationsOf are those of a timeline, the latest first.
+// operationsOf returns the operations of a timeline, the latest first.
 func operationsOf(t timeline.Timeline) []operation {
 	all := make([]operation, 0, len(t.Operations))
 	for _, o := range t.Operations {
 		out := operation{Operation: o, Took: timeline.Took(o.Seconds)}
-		for _, s := range o.Steps[:min(len(o.Steps), mostSteps)] {
+		for _, s := range o.Steps[:min(len(o.Steps), maxSteps)] {
 			long := int(math.Round(s.Share * 1000))
 			class := "ready"
 			if s.End == nil {
@@ -47,5 +47,5 @@ func operationsOf(t timeline.Timeline) []operation {
 		all = append(all, out)
 	}
 	slices.Reverse(all)
-	return all[:min(len(all), mostOperations)]
+	return all[:min(len(all), maxOperations)]
 }

@@ -9,25 +9,27 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// orphansPerPage is how many instances the page of orphans lists.
+// orphansPerPage is the number of instances on a page of orphans.
 const orphansPerPage = 100
 
-// orphansBody is the page of instances without a machine: what machinist orphans says.
+// orphansBody is the body of the page of orphans, which shows the output of machinist orphans.
 type orphansBody struct {
 	Reports []orphanReport
 	Rows    []orphanRow
 	Paging  Paging
-	// Elsewhere is how many there are of other namespaces.
+	// Elsewhere is the number of instances of other namespaces.
 	Elsewhere int
 	Unread    []string
 }
 
+// orphanReport is the report of a provider.
 type orphanReport struct {
 	fleet.OrphanReport
-	// Checks says how often the provider checks.
+	// Checks describes how often the provider checks its cloud.
 	Checks string
 }
 
+// orphanRow is the row of an instance without a Machine.
 type orphanRow struct {
 	Provider, Instance, Machine, Source string
 	FirstSeen                           time.Time
@@ -56,5 +58,5 @@ func orphansPage(r *request) (*page, error) {
 		return withQuery("/orphans", values("page", ordinal(page)))
 	})
 	return &page{title: "Orphans", template: "orphans", body: b,
-		summary: fmt.Sprintf("%s without a machine", wording.Count(total, "instance"))}, nil
+		summary: fmt.Sprintf("%s without a Machine", wording.Count(total, "instance"))}, nil
 }

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// deploymentsPerPage is how many rows the overview has.
+	// deploymentsPerPage is the number of deployments on a page of the overview.
 	deploymentsPerPage = 50
-	// mostOfAPart is how much of each other part is shown.
-	mostOfAPart = 20
+	// maxRows is the maximum number of rows in each other table of the overview.
+	maxRows = 20
 )
 
-// overviewBody is the first page: what machinist status says.
+// overviewBody is the body of the overview, which shows the output of machinist status.
 type overviewBody struct {
 	Status fleet.Status
 	Query  string
@@ -29,23 +29,25 @@ type overviewBody struct {
 	// Rows are the deployments that are shown.
 	Rows   []deploymentRow
 	Paging Paging
-	// Totals are those of all machines.
+	// Totals are the numbers of all machines.
 	Totals totals
-	// Troubles are processes that do not run, in words.
+	// Troubles are sentences about processes that do not run.
 	Troubles []string
-	// Failures are the last ones, newest first, and MoreFailures how many others there are.
+	// Failures are the last failures, newest first. MoreFailures is how many failures are not shown.
 	Failures     []why.Failure
 	MoreFailures int
-	// AllNamespaces says that there may be several namespaces.
+	// AllNamespaces is true if the page may list several namespaces.
 	AllNamespaces bool
 }
 
+// deploymentRow is the row of a deployment.
 type deploymentRow struct {
 	fleet.Scaled
 	Bar Bar
 }
 
-// totals count the machines, each once.
+// totals are numbers of machines. Each machine counts once: Broken machines failed or are unhealthy, Leaving machines
+// are being deleted, Settled machines wait for nothing, and Coming are all others.
 type totals struct {
 	Machines, Settled, Coming, Broken, Leaving int
 }
@@ -100,11 +102,11 @@ func overviewPage(r *request) (*page, error) {
 	return &page{title: "Fleets", template: "overview", body: b, summary: overviewSummary(b, rows)}, nil
 }
 
-// overviewSummary says how the fleet stands in a sentence: what a person wants to hear when it changes.
+// overviewSummary describes the fleet in one sentence. Screen readers announce it when the fleet changes.
 func overviewSummary(b overviewBody, rows []deploymentRow) string {
-	words := []string{fmt.Sprintf("%s, %d settled", wording.Count(b.Totals.Machines, "machine"), b.Totals.Settled)}
+	parts := []string{fmt.Sprintf("%s, %d healthy", wording.Count(b.Totals.Machines, "machine"), b.Totals.Settled)}
 	if b.Totals.Broken > 0 {
-		words = append(words, fmt.Sprintf("%d failed", b.Totals.Broken))
+		parts = append(parts, fmt.Sprintf("%d failed", b.Totals.Broken))
 	}
 	shown := 0
 	for _, d := range rows {
@@ -112,13 +114,13 @@ func overviewSummary(b overviewBody, rows []deploymentRow) string {
 			continue
 		}
 		if shown++; shown > 3 {
-			words = append(words, "and others")
+			parts = append(parts, "and others")
 			break
 		}
-		words = append(words, fmt.Sprintf("%s %s: %d of %d updated", d.Name, d.Rollout, d.Updated, d.Desired))
+		parts = append(parts, fmt.Sprintf("%s %s: %d of %d updated", d.Name, d.Rollout, d.Updated, d.Desired))
 	}
-	return strings.Join(words, ", ") + "."
+	return strings.Join(parts, ", ") + "."
 }
 
-// Cut returns the first of a part, for templates.
-func (b overviewBody) Cut(n int) int { return min(n, mostOfAPart) }
+// Cut returns how many of n rows a table shows.
+func (b overviewBody) Cut(n int) int { return min(n, maxRows) }

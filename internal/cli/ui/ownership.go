@@ -10,32 +10,32 @@ import (
 )
 
 const (
-	// treesPerPage is how many deployments the map shows.
+	// treesPerPage is the number of deployments on a page.
 	treesPerPage = 20
-	// leavesPerPage is how many machines are drawn over all of them: first of those that are opened.
+	// leavesPerPage is the maximum number of machines on a page. The first deployments show theirs.
 	leavesPerPage = 240
-	// leavesOfSet is how many machines are drawn of each set.
+	// leavesOfSet is the maximum number of machines that are shown for a set.
 	leavesOfSet = 60
 )
 
-// ownershipBody is the map of ownership: deployment, set, machine, node.
+// ownershipBody is the body of the page of ownership, with trees of deployments, sets, machines and Nodes.
 type ownershipBody struct {
 	Query  string
 	Trees  []branch
 	Paging Paging
-	// AllNamespaces says that there may be several namespaces.
+	// AllNamespaces is true if the page may list several namespaces.
 	AllNamespaces bool
 }
 
-// branch is an object of the map with those below it that are drawn.
+// branch is an object with the objects below it that are shown.
 type branch struct {
 	fleet.Branch
 	Branches []branch
-	// Machines is how many machines there are below it, and Hidden how many of its own are not drawn.
+	// Machines is the number of machines below the object. Hidden is how many of its own machines are not shown.
 	Machines, Hidden int
-	// Open says that it is drawn open.
+	// Open is true if the branch is shown open.
 	Open bool
-	// URL lists its machines.
+	// URL is the URL of the list of its machines.
 	URL string
 }
 
@@ -62,17 +62,18 @@ func ownershipPage(r *request) (*page, error) {
 		b.Trees = append(b.Trees, draw(item, item.Name, &left))
 	}
 	return &page{title: "Ownership", template: "ownership", body: b,
-		summary: fmt.Sprintf("%s of the map", wording.Count(len(items), "root"))}, nil
+		summary: fmt.Sprintf("%s shown", wording.Count(len(items), "tree"))}, nil
 }
 
-// search leaves of a branch what has the words in its name or its node, with what it belongs to and what belongs to it.
-func search(b fleet.Branch, words string) (fleet.Branch, bool) {
-	if contains(b.Name, words) || contains(b.Node, words) {
+// search returns the objects of a branch whose name or Node contains the query, with their owners and the objects that
+// they own. It returns false if there are none.
+func search(b fleet.Branch, query string) (fleet.Branch, bool) {
+	if contains(b.Name, query) || contains(b.Node, query) {
 		return b, true
 	}
 	var found []fleet.Branch
 	for _, child := range b.Children {
-		if c, ok := search(child, words); ok {
+		if c, ok := search(child, query); ok {
 			found = append(found, c)
 		}
 	}
@@ -80,7 +81,7 @@ func search(b fleet.Branch, words string) (fleet.Branch, bool) {
 	return b, len(found) > 0
 }
 
-// draw turns a branch into what is drawn of it. left is how many machines may be drawn still.
+// draw returns the part of a branch that is shown. left is how many more machines may be shown on the page.
 func draw(b fleet.Branch, deployment string, left *int) branch {
 	drawn := branch{Branch: b, Open: *left > 0}
 	drawn.Children = nil

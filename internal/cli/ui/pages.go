@@ -25,28 +25,28 @@ var templateFiles embed.FS
 //go:embed assets
 var assetFiles embed.FS
 
-// page is what a page shows. Its body is what the template of that name is given as .Body.
+// page is the content of a page. The named template gets the body as .Body.
 type page struct {
 	title    string
 	template string
 	body     any
-	// summary is said to people who do not see the page when it changes.
+	// summary is announced to users of screen readers when the page changes.
 	summary string
-	// status is the code of the answer, 200 by default.
+	// status is the HTTP status code. The default is 200.
 	status int
 }
 
-// request is what a page is made for.
+// request is a request for a page.
 type request struct {
 	*http.Request
 	server   *Server
 	snapshot *Snapshot
 	query    url.Values
-	// now is the time at the API server.
+	// now is the time by the clock of the API server.
 	now time.Time
 }
 
-// pageError is an error that a person gets as a page.
+// pageError is an error that is shown as a page.
 type pageError struct {
 	status  int
 	message string
@@ -58,10 +58,10 @@ func notFound(format string, args ...any) error {
 	return &pageError{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
-// pages has the templates, by the name of the page, and what they load.
+// pages has the templates by the names of the pages, and the files that pages load.
 type pages struct {
 	templates map[string]*template.Template
-	// assets are the files that pages load, and digest names them all: browsers keep them until one changes.
+	// assets are the files that pages load. digest is a hash of all of them. Browsers cache the files until it changes.
 	assets map[string][]byte
 	digest string
 }
@@ -100,12 +100,12 @@ func newPages() (*pages, error) {
 	return p, nil
 }
 
-// view is what templates are given.
+// view is the data of a template.
 type view struct {
 	Title   string
 	Summary string
 	Body    any
-	// Path is that of the page, without its query.
+	// Path is the path of the page, without the query.
 	Path     string
 	Scope    Scope
 	Snapshot *Snapshot
@@ -114,21 +114,21 @@ type view struct {
 	Release  string
 }
 
-// pageFor and planFor bound what a page and a plan ask of the cluster.
+// pageTimeout and planTimeout limit the time of requests for pages and plans.
 const (
-	pageFor = 10 * time.Second
-	planFor = time.Minute
+	pageTimeout = 10 * time.Second
+	planTimeout = time.Minute
 )
 
-// fragmentHeader is what the script sends: it wants what changes in a page, and not the page around it.
+// fragmentHeader is set by the script, which needs only the changing part of a page.
 const fragmentHeader = "X-Machinist-Fragment"
 
-// answer makes a page and sends it.
+// answer renders a page and sends it.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*request) (*page, error)) {
 	snapshot := s.hub.snapshot()
-	limit := pageFor
+	limit := pageTimeout
 	if r.Method == http.MethodPost {
-		limit = planFor
+		limit = planTimeout
 	}
 	ctx, end := context.WithTimeout(r.Context(), limit)
 	defer end()
@@ -141,17 +141,17 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*r
 	release, _, _ := strings.Cut(version.String(), " ")
 	v := view{Title: p.title, Summary: p.summary, Body: p.body, Path: r.URL.Path, Scope: s.options.Source.Scope(),
 		Snapshot: snapshot, Now: q.now, Digest: s.pages.digest, Release: release}
-	what := "base.html"
+	name := "base.html"
 	fragment := r.Header.Get(fragmentHeader) != ""
 	if fragment {
-		what = "live"
+		name = "live"
 	}
 	var out bytes.Buffer
-	if err := s.pages.templates[p.template].ExecuteTemplate(&out, what, v); err != nil {
-		http.Error(w, "The page could not be made: "+err.Error(), http.StatusInternalServerError)
+	if err := s.pages.templates[p.template].ExecuteTemplate(&out, name, v); err != nil {
+		http.Error(w, "The page could not be rendered: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	content := bytes.Map(harmless, out.Bytes())
+	content := bytes.Map(dropInvisible, out.Bytes())
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Vary", fragmentHeader)
 	if fragment && p.status == 0 {
@@ -169,9 +169,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*r
 	_, _ = w.Write(content)
 }
 
-// harmless leaves out of a page what would only turn the direction of writing or hide words. Templates make markup in
-// names and messages text; these characters remain.
-func harmless(r rune) rune {
+// dropInvisible drops control characters and characters that change the direction of writing or hide text. Templates
+// escape markup in names and messages, but not these characters.
+func dropInvisible(r rune) rune {
 	if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 		return -1
 	}
@@ -190,11 +190,11 @@ func errorPage(err error) *page {
 	return p
 }
 
-// asset sends a file that pages load. Its address changes with it, so browsers need not ask again.
+// asset sends a file that pages load. The URL has the digest, so browsers may cache the file forever.
 func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	content, there := s.pages.assets[name]
-	if !there {
+	content, exists := s.pages.assets[name]
+	if !exists {
 		http.NotFound(w, r)
 		return
 	}
@@ -207,12 +207,12 @@ func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content)
 }
 
-// objectPath is the path of the page of an object, such as /machines/prod/web-1.
+// objectPath returns the path of the page of an object, such as /machines/prod/web-1.
 func objectPath(kind, namespace, name string) string {
 	return "/" + kind + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 }
 
-// withQuery returns a path with those parameters that are not empty.
+// withQuery returns a path with the parameters that are not empty.
 func withQuery(path string, parameters url.Values) string {
 	for name, values := range parameters {
 		if strings.Join(values, "") == "" {
@@ -225,7 +225,7 @@ func withQuery(path string, parameters url.Values) string {
 	return path
 }
 
-// values are parameters, from names and values.
+// values returns parameters from pairs of names and values.
 func values(pairs ...string) url.Values {
 	v := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

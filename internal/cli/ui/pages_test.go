@@ -19,10 +19,10 @@ import (
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// mostBytes is how heavy a page may be.
-const mostBytes = 150_000
+// maxBytes is the maximum size of a page.
+const maxBytes = 150_000
 
-// all are the addresses of all kinds of pages of a fleet.
+// all returns URLs of all kinds of pages of a fleet.
 func all(s *fake) []string {
 	m, d := s.facts.Machines[0], s.facts.Deployments[0]
 	return []string{"/", "/?state=Complete&page=2", "/machines", "/machines?page=7", "/machines?state=broken&sort=-age",
@@ -30,7 +30,7 @@ func all(s *fake) []string {
 		"/ownership?q=" + d.Name, "/failures", "/orphans", "/plan"}
 }
 
-// large is a fleet of 10,000 machines with as much of everything as there may be.
+// large returns a fleet of 10,000 machines with the maximum of everything else.
 func large() *fake {
 	f := newFake()
 	long := strings.Repeat("what the cloud says about it ", 40)[:1024]
@@ -60,20 +60,20 @@ func large() *fake {
 	return f
 }
 
-func TestPagesOfTenThousandMachinesAreLight(t *testing.T) {
+func TestPagesOfTenThousandMachinesAreSmall(t *testing.T) {
 	f := large()
 	b := open(t, f)
 	for _, path := range all(f) {
 		page := b.get(path, http.StatusOK)
 		t.Logf("%s: %d bytes", path, len(page))
-		if len(page) >= mostBytes {
-			t.Errorf("%s has %d bytes, want less than %d", path, len(page), mostBytes)
+		if len(page) >= maxBytes {
+			t.Errorf("%s has %d bytes, want less than %d", path, len(page), maxBytes)
 		}
 	}
 }
 
-// Whatever names and messages have in them, it is text.
-func TestHostileWordsAreText(t *testing.T) {
+// Markup in names and messages is shown as text.
+func TestMarkupInNamesAndMessagesIsEscaped(t *testing.T) {
 	f := newFake()
 	const evil = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}` + "\x1b[2J\u202e"
 	at := metav1.NewTime(noon)
@@ -98,10 +98,10 @@ func TestHostileWordsAreText(t *testing.T) {
 	check := func(path, page string) {
 		t.Helper()
 		if found := tags.FindString(page); found != "" || strings.ContainsAny(page, "\x1b\u202e") {
-			t.Errorf("%s has markup, or control characters, from a name or a message: %q", path, found)
+			t.Errorf("%s has markup or control characters from a name or a message: %q", path, found)
 		}
 		if path != "/plan" && !strings.Contains(page, "alert(1)") {
-			t.Errorf("%s does not show the words at all", path)
+			t.Errorf("%s does not show the text at all", path)
 		}
 	}
 	for _, path := range append(all(f), "/machines?q="+url.QueryEscape(evil), "/machines/"+url.PathEscape(evil)+"/x",
@@ -117,7 +117,7 @@ func TestHostileWordsAreText(t *testing.T) {
 	}
 }
 
-func TestFiltersChooseMachines(t *testing.T) {
+func TestFilter(t *testing.T) {
 	f := newFake()
 	f.add("prod", "web", 4, func(i int, m *v1beta1.Machine) {
 		if i == 1 {
@@ -163,7 +163,7 @@ func TestFiltersChooseMachines(t *testing.T) {
 	}
 }
 
-func TestAListIsPagedByLinks(t *testing.T) {
+func TestPagingLinks(t *testing.T) {
 	f := newFake()
 	f.add("prod", "web", 250, nil)
 	b := open(t, f)
@@ -186,7 +186,7 @@ func TestAListIsPagedByLinks(t *testing.T) {
 	}
 }
 
-// A failure is shown when its machine is gone, and a machine that is gone is no dead end.
+// A failure is shown after its machine is gone, and the page of such a machine shows the failure.
 func TestFailuresStayVisible(t *testing.T) {
 	f := newFake()
 	at := metav1.NewTime(noon.Add(-5 * time.Minute))
@@ -198,26 +198,26 @@ func TestFailuresStayVisible(t *testing.T) {
 	d.Status.RecentFailures = []v1beta1.FailedMachine{{Name: "web-gone", Reason: "CreateError",
 		Message: "quota of vCPUs is 8", Time: &at}}
 	b := open(t, f)
-	for path, words := range map[string][]string{
+	for path, texts := range map[string][]string{
 		"/":                     {"quota of vCPUs is 8", "CreateError"},
 		"/failures":             {"quota of vCPUs is 8", "Gone", "instance i-7 does not exist"},
 		"/deployments/prod/web": {"quota of vCPUs is 8", "Gone"},
 	} {
 		page := b.get(path, http.StatusOK)
-		for _, w := range words {
-			if !strings.Contains(page, w) {
-				t.Errorf("%s lacks %q", path, w)
+		for _, text := range texts {
+			if !strings.Contains(page, text) {
+				t.Errorf("%s does not contain %q", path, text)
 			}
 		}
 	}
 	if page := b.get("/machines/prod/web-gone", http.StatusNotFound); !strings.Contains(page, "quota of vCPUs is 8") {
-		t.Errorf("the page of a machine that is gone does not say why it failed:\n%s", page)
+		t.Errorf("the page of a machine that is gone does not show why it failed:\n%s", page)
 	}
 	b.get("/machines/prod/nobody", http.StatusNotFound)
 	b.get("/deployments/prod/nobody", http.StatusNotFound)
 }
 
-func TestWhatHasNotChangedIsNotSentAgain(t *testing.T) {
+func TestUnchangedFragmentIsNotSentAgain(t *testing.T) {
 	f := newFake()
 	f.add("prod", "web", 2, nil)
 	b := open(t, f)
@@ -230,14 +230,14 @@ func TestWhatHasNotChangedIsNotSentAgain(t *testing.T) {
 	}
 	code, tag, body := fragment("")
 	if code != http.StatusOK || tag == "" || strings.Contains(body, "<html") || !strings.Contains(body, `id="live"`) {
-		t.Fatalf("a fragment is answered with %d, %q:\n%s", code, tag, body)
+		t.Fatalf("a fragment: status %d, ETag %q:\n%s", code, tag, body)
 	}
 	if again, _, body := fragment(tag); again != http.StatusNotModified || body != "" {
-		t.Errorf("asked again it is answered with %d and %d bytes", again, len(body))
+		t.Errorf("the second request: status %d, %d bytes", again, len(body))
 	}
 }
 
-func TestPlansAndWhatIsWrongWithManifests(t *testing.T) {
+func TestPlanPage(t *testing.T) {
 	f := newFake()
 	b := open(t, f)
 	post := func(manifest string) (int, string) {
@@ -253,22 +253,22 @@ func TestPlansAndWhatIsWrongWithManifests(t *testing.T) {
 	}
 	f.plans = []*preview.Plan{p}
 	code, page := post("kind: MachineDeployment")
-	for _, words := range []string{"The deployment is paused.", "Drains are not previewed.", "At most 4 machines",
+	for _, text := range []string{"The deployment is paused.", "Drains are not previewed.", "At most 4 machines",
 		"440 more rows are not shown", "kind: MachineDeployment"} {
-		if code != http.StatusOK || !strings.Contains(page, words) {
-			t.Errorf("a plan is answered with %d and lacks %q", code, words)
+		if code != http.StatusOK || !strings.Contains(page, text) {
+			t.Errorf("a plan: status %d, page without %q", code, text)
 		}
 	}
 	f.plans, f.planErr = nil, errors.New("the API server would refuse it:\n  spec.replicas: must not be negative")
 	if code, page := post("x"); code != http.StatusUnprocessableEntity || !strings.Contains(page, "spec.replicas: must not be negative") {
-		t.Errorf("a manifest that is refused is answered with %d", code)
+		t.Errorf("a refused manifest: status %d", code)
 	}
-	if code, _ := post(strings.Repeat("x", mostBody)); code != http.StatusRequestEntityTooLarge {
-		t.Errorf("a manifest that is too long is answered with %d", code)
+	if code, _ := post(strings.Repeat("x", maxBody)); code != http.StatusRequestEntityTooLarge {
+		t.Errorf("a manifest that is too large: status %d", code)
 	}
 }
 
-func TestABarCountsEachMachineOnce(t *testing.T) {
+func TestBarCountsEachMachineOnce(t *testing.T) {
 	f := newFake()
 	gone := metav1.NewTime(noon)
 	d := f.add("prod", "web", 6, func(i int, m *v1beta1.Machine) {
@@ -288,17 +288,17 @@ func TestABarCountsEachMachineOnce(t *testing.T) {
 	if bar != want || bar.Total() != 10 || bar.Percent() != 30 {
 		t.Errorf("the bar is %+v, %d long and at %d percent, want %+v", bar, bar.Total(), bar.Percent(), want)
 	}
-	if words := bar.Words(); words != "3 of 10 ready at the newest revision, 1 coming, 1 failed, 1 being deleted" {
-		t.Errorf("it says %q", words)
+	if words := bar.Words(); words != "3 of 10 ready with the newest revision, 1 not ready yet, 1 failed, 1 being deleted" {
+		t.Errorf("Words() = %q", words)
 	}
 	long := 0
 	for _, s := range (Bar{Desired: 9999, Ready: 9998, Failed: 1}).Segments() {
 		if s.Long < 8 {
-			t.Errorf("a part of %+v cannot be seen", s)
+			t.Errorf("the segment %+v is too short", s)
 		}
 		long += s.Long
 	}
 	if long > 1000 {
-		t.Errorf("the parts are %d long together", long)
+		t.Errorf("the segments have a total length of %d", long)
 	}
 }

@@ -7,20 +7,20 @@ import (
 	"machinist.dev/machinist/internal/cli/preview"
 )
 
-// mostPlanned bounds what is shown of a plan.
-const mostPlanned = 60
+// maxPlanned limits the numbers of plans, changes and rows that the page shows.
+const maxPlanned = 60
 
-// planBody is the page that says what applying a manifest would do: what machinist plan says.
+// planBody is the body of the page of plans, which shows the output of machinist plan.
 type planBody struct {
 	Manifest string
 	Plans    []planned
 	// Left is how many plans of the manifest are not shown.
 	Left int
-	// Failure is why there is no plan.
+	// Failure is the error if there is no plan.
 	Failure string
 }
 
-// planned is a plan with the waves as the page shows them.
+// planned is a plan with the rows of its waves.
 type planned struct {
 	*preview.Plan
 	Rows []preview.Row
@@ -37,12 +37,12 @@ func planPage(r *request) (*page, error) {
 	if err := r.ParseForm(); err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
-			return nil, &pageError{http.StatusRequestEntityTooLarge, "The manifest is longer than 1 MiB."}
+			return nil, &pageError{http.StatusRequestEntityTooLarge, "The manifest is larger than 1 MiB."}
 		}
 		return nil, &pageError{http.StatusBadRequest, "The form cannot be read: " + err.Error()}
 	}
 	b := planBody{Manifest: r.PostForm.Get("manifest")}
-	// One at a time: to play a rollout of thousands of machines keeps a core busy.
+	// Compute one plan at a time, because the simulation of a rollout of thousands of machines keeps a core busy.
 	select {
 	case r.server.planning <- struct{}{}:
 		defer func() { <-r.server.planning }()
@@ -54,10 +54,10 @@ func planPage(r *request) (*page, error) {
 		b.Failure = err.Error()
 		p.status = http.StatusUnprocessableEntity
 	}
-	if b.Left = max(0, len(plans)-mostPlanned); b.Left > 0 {
-		plans = plans[:mostPlanned]
+	if b.Left = max(0, len(plans)-maxPlanned); b.Left > 0 {
+		plans = plans[:maxPlanned]
 	}
-	left := mostPlanned
+	left := maxPlanned
 	for _, plan := range plans {
 		rows := plan.Rows()
 		x := planned{Plan: plan, Rows: rows[:min(len(rows), left)]}
@@ -70,4 +70,4 @@ func planPage(r *request) (*page, error) {
 }
 
 // Shown returns the changes that are shown.
-func (p planned) Shown() []preview.Change { return p.Changes[:min(len(p.Changes), mostPlanned)] }
+func (p planned) Shown() []preview.Change { return p.Changes[:min(len(p.Changes), maxPlanned)] }

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Options say what a Server serves.
+// Options are the options of a Server.
 type Options struct {
-	// Source reads the cluster.
+	// Source reads the cluster. It is required.
 	Source Source
-	// Now is the clock of this machine. By default it is time.Now.
+	// Now is the clock of this machine. The default is time.Now.
 	Now func() time.Time
-	// Used is called with the next link when a browser has used the last one. By default nothing is called.
+	// Used is called with the next link when a browser has used the previous one. By default, nothing is called.
 	Used func(link string)
 }
 
@@ -27,27 +27,27 @@ type Server struct {
 	access   *access
 	listener net.Listener
 	pages    *pages
-	// planning is a slot for the one plan that is made at a time.
+	// planning has one slot, so that one plan is computed at a time.
 	planning chan struct{}
-	// streams are slots for the pages that follow the fleet.
+	// streams has a slot for each page that follows the fleet.
 	streams chan struct{}
-	// ended is closed when the server ends, for requests that go on.
+	// ended is closed when the server ends, so that streams end too.
 	ended chan struct{}
 }
 
 const (
-	// mostStreams bounds the pages that follow the fleet at a time.
-	mostStreams = 64
-	// mostBody is the longest manifest that a plan is made for, in bytes.
-	mostBody = 1 << 20
-	// endGrace is how long requests may take that were begun when the server ends.
-	endGrace = 2 * time.Second
+	// maxStreams is how many pages may follow the fleet at a time.
+	maxStreams = 64
+	// maxBody is the maximum length of a manifest for a plan, in bytes.
+	maxBody = 1 << 20
+	// shutdownGrace is how long requests in progress may take when the server ends.
+	shutdownGrace = 2 * time.Second
 )
 
-// Listen reads the fleet for the first time and listens on an address of loopback. Serve then answers.
+// Listen reads the fleet for the first time, and listens on a loopback address. Call Serve to answer requests.
 func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	if !Loopback(address) {
-		return nil, fmt.Errorf("%q is no address of this machine alone: it must be one of loopback, such as 127.0.0.1:0", address)
+		return nil, fmt.Errorf("listen on %q: the address must be a loopback address with a port, such as 127.0.0.1:0", address)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -60,7 +60,7 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{options: o, hub: newHub(o.Source, o.Now), pages: pages, planning: make(chan struct{}, 1),
-		streams: make(chan struct{}, mostStreams), ended: make(chan struct{})}
+		streams: make(chan struct{}, maxStreams), ended: make(chan struct{})}
 	if err := s.hub.read(ctx, false); err != nil {
 		return nil, err
 	}
@@ -69,13 +69,13 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	}
 	if tcp, ok := s.listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		s.listener.Close()
-		return nil, fmt.Errorf("%q resolves to %s, which is no address of loopback", address, s.listener.Addr())
+		return nil, fmt.Errorf("listen on %q: it resolves to %s, which is not a loopback address", address, s.listener.Addr())
 	}
 	s.access = newAccess(s.listener.Addr())
 	return s, nil
 }
 
-// Link returns the address that opens the fleet view in one browser.
+// Link returns a link that opens the fleet view in a browser. It can be used once.
 func (s *Server) Link() string { return s.link(s.access.newToken()) }
 
 func (s *Server) link(token string) string {
@@ -84,7 +84,7 @@ func (s *Server) link(token string) string {
 	return at.String()
 }
 
-// Serve answers until ctx ends.
+// Serve answers requests until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
@@ -101,10 +101,10 @@ func (s *Server) Serve(ctx context.Context) error {
 	case err = <-served:
 	case <-ctx.Done():
 		close(s.ended)
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 		defer cancel()
 		if server.Shutdown(grace) != nil {
-			_ = server.Close() // Whoever does not end in time is cut off.
+			_ = server.Close() // End the requests that take too long.
 		}
 	}
 	stop()
@@ -115,19 +115,19 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// Handler answers requests.
+// Handler returns the handler that answers requests.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, makePage := range map[string]func(*request) (*page, error){
 		"/{$}": overviewPage, "/machines": machinesPage, "/machines/{namespace}/{name}": machinePage,
 		"/deployments/{namespace}/{name}": deploymentPage, "/zones": zonesPage, "/ownership": ownershipPage,
 		"/failures": failuresPage, "/orphans": orphansPage, "/plan": planPage,
-		"/": func(*request) (*page, error) { return nil, notFound("There is no such page.") },
+		"/": func(*request) (*page, error) { return nil, notFound("This page does not exist.") },
 	} {
 		mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, makePage) })
 	}
 	mux.HandleFunc("POST /plan", func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		s.answer(w, r, planPage)
 	})
 	mux.HandleFunc("GET /events", s.stream)

@@ -15,17 +15,17 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Snapshot is the fleet at a time, with what pages look up in it. It does not change.
+// Snapshot is the state of the fleet at one time, with indexes for pages. It is immutable.
 type Snapshot struct {
 	// Version counts the snapshots of this process.
 	Version uint64
 	// Status is the view of machinist status.
 	Status fleet.Status
-	// Machines are all of them, by namespace and name.
+	// Machines are all machines, sorted by namespace and name.
 	Machines []fleet.Machine
-	// Zones are those that machines are in, sorted; "" stands for machines without one.
+	// Zones are the zones of machines, sorted. An empty string stands for machines without a zone.
 	Zones []string
-	// LostSince is since when the cluster does not answer, zero while it does, and LostWhy why.
+	// LostSince is since when the cluster does not answer, or zero while it answers. LostWhy is the reason.
 	LostSince time.Time
 	LostWhy   string
 
@@ -34,25 +34,27 @@ type Snapshot struct {
 	deployments map[types.NamespacedName]*v1beta1.MachineDeployment
 	machines    map[types.NamespacedName]*v1beta1.Machine
 	bars        map[types.NamespacedName]Bar
-	// tree is the view of machinist tree, made when it is asked for.
+	// tree returns the view of machinist tree, which is computed at the first call.
 	tree func() fleet.Tree
-	// readAt is when it was made, by the clock of this machine.
+	// readAt is when the snapshot was taken, by the clock of this machine.
 	readAt time.Time
 }
 
-// Bar counts the machines of a deployment, or of a set without one, for a bar that shows how far it is.
+// Bar has the numbers of machines of a deployment or set, for a bar that shows the progress.
 type Bar struct {
-	// Desired is how many machines are wanted.
+	// Desired is the desired number of machines.
 	Desired int
-	// Ready and Coming are of the newest revision; Old are Ready ones of older revisions; Failed, of any, failed or are
-	// unhealthy; Leaving are being deleted. Each machine counts once.
+	// Ready and Coming are machines of the newest revision that are Ready or not Ready yet. Old are Ready machines of
+	// older revisions. Failed are failed or unhealthy machines of any revision. Leaving are machines that are being
+	// deleted. Each machine counts once.
 	Ready, Coming, Old, Failed, Leaving int
 }
 
-// Total is the length of the bar in machines.
+// Total returns the length of the bar in machines.
 func (b Bar) Total() int { return max(b.Desired, b.Ready+b.Coming+b.Old+b.Failed+b.Leaving) }
 
-// Percent is how much of what is wanted is Ready and of the newest revision, 100 if nothing is wanted.
+// Percent returns the percentage of the desired machines that are Ready and have the newest revision. It is 100 if no
+// machines are desired.
 func (b Bar) Percent() int {
 	if b.Desired == 0 {
 		return 100
@@ -75,7 +77,7 @@ func (b *Bar) count(m fleet.Machine, current bool) {
 	}
 }
 
-// newSnapshot makes a snapshot of what was read. now is the time of this machine's clock.
+// newSnapshot returns a snapshot of what was read. now is the time by the clock of this machine.
 func newSnapshot(f fleet.Facts, now time.Time) *Snapshot {
 	s := &Snapshot{
 		Status: fleet.StatusOf(f), facts: f, inventory: inventory.Join(f.Deployments, f.Sets, f.Machines), readAt: now,
@@ -118,10 +120,10 @@ func newSnapshot(f fleet.Facts, now time.Time) *Snapshot {
 	return s
 }
 
-// now returns the time at the API server, as the snapshot knows it.
+// now converts a time of this machine's clock to a time of the API server's clock.
 func (s *Snapshot) now(local time.Time) time.Time { return s.facts.Now.Add(local.Sub(s.readAt)) }
 
-// setBar is the bar of a set.
+// setBar returns the bar of a set.
 func (s *Snapshot) setBar(set *v1beta1.MachineSet) Bar {
 	bar := Bar{Desired: int(set.ReplicasOrDefault())}
 	for _, m := range s.inventory.Machines(set) {
@@ -130,7 +132,7 @@ func (s *Snapshot) setBar(set *v1beta1.MachineSet) Bar {
 	return bar
 }
 
-// owners returns the set and the deployment of a machine, nil where there is none, or it could not be read.
+// owners returns the set and the deployment of a machine. They are nil if there are none, or if they could not be read.
 func (s *Snapshot) owners(m *v1beta1.Machine) (*v1beta1.MachineSet, *v1beta1.MachineDeployment) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if owner == nil {
@@ -149,7 +151,8 @@ func (s *Snapshot) owners(m *v1beta1.Machine) (*v1beta1.MachineSet, *v1beta1.Mac
 	return nil, nil
 }
 
-// sameFleet reports whether nothing that pages show differs between two snapshots that were made of the same objects.
+// sameFleet reports whether two snapshots of the same objects show the same on pages. The state of processes and what
+// could not be read may differ, because these are not watched.
 func (s *Snapshot) sameFleet(other *Snapshot) bool {
 	return s.LostSince.Equal(other.LostSince) && slices.Equal(s.Status.Unread, other.Status.Unread) &&
 		slices.EqualFunc(s.Status.Processes, other.Status.Processes, func(a, b why.Process) bool {

@@ -13,33 +13,34 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Source reads what pages show, with the rights of the viewer. What it returns is shared and must not be changed.
+// Source reads the content of pages with the rights of the viewer. Its results are shared and must not be changed.
 type Source interface {
-	// Scope says what is read, and where.
+	// Scope returns which namespace of which cluster is read.
 	Scope() Scope
-	// Facts are what there is. They come from caches.
+	// Facts returns the objects of the fleet, from caches.
 	Facts(ctx context.Context) (fleet.Facts, error)
-	// Changed receives after the facts have changed.
+	// Changed receives a value after the facts have changed.
 	Changed() <-chan struct{}
-	// Lost says since when the cluster does not answer, and why. The time is zero while it does.
+	// Lost returns since when the cluster does not answer, and why. The time is zero while the cluster answers.
 	Lost() (since time.Time, why string)
-	// WhyMachine and WhyDeployment say what an object waits for.
+	// WhyMachine and WhyDeployment return what an object waits for.
 	WhyMachine(ctx context.Context, m *v1beta1.Machine) why.View
 	WhyDeployment(ctx context.Context, key types.NamespacedName) (why.View, error)
-	// Events returns the events about a machine. unread says why there are none, if nobody may read them.
+	// Events returns the events about a machine. If they cannot be read, unread is a sentence about the reason.
 	Events(ctx context.Context, m *v1beta1.Machine) (events []why.Event, unread string)
-	// Timeline shows where the time of a machine went. The events are those of Events; unread says that they lack some.
+	// Timeline returns the timeline of a machine. events are the result of Events, and unread is true if they could not be
+	// read.
 	Timeline(ctx context.Context, m *v1beta1.Machine, events []why.Event, unread bool) timeline.Timeline
-	// Orphans are the instances without a machine that the providers have reported.
+	// Orphans returns the instances without a Machine that the providers have reported.
 	Orphans(ctx context.Context) (fleet.Orphans, error)
-	// Plan says what applying a manifest would do.
+	// Plan returns what applying a manifest would do.
 	Plan(ctx context.Context, manifest string) ([]*preview.Plan, error)
 }
 
-// Scope says what is read, and where.
+// Scope is the cluster and the namespace that are read.
 type Scope struct {
-	// Namespace is the one that is read, empty for all.
+	// Namespace is the namespace that is read. It is empty for all namespaces.
 	Namespace string
-	// Context is that of the kubeconfig, empty if there is none, and Server the address of the API server.
+	// Context is the context of the kubeconfig, empty if there is none. Server is the address of the API server.
 	Context, Server string
 }

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// alive is how often a stream says something although nothing changed: a connection that is lost shows by it.
-const alive = 15 * time.Second
+// heartbeat is how often a stream sends a comment when nothing changes, so that a lost connection is noticed.
+const heartbeat = 15 * time.Second
 
-// stream sends the version of each snapshot to a page, as server-sent events, until either side ends.
+// stream sends the version of each snapshot to a page as server-sent events, until the page or the server ends.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		http.Error(w, "So many pages follow the fleet that no more can.", http.StatusServiceUnavailable)
+		http.Error(w, "Too many pages follow the fleet.", http.StatusServiceUnavailable)
 		return
 	}
-	// The server bounds the time of requests; this one goes on.
+	// Remove the time limit for requests, because a stream has no end.
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
-		http.Error(w, "This connection cannot follow the fleet.", http.StatusNotImplemented)
+		http.Error(w, "This connection does not support streams.", http.StatusNotImplemented)
 		return
 	}
 	versions, end := s.hub.subscribe()
@@ -36,7 +36,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if send(s.hub.snapshot().Version) != nil {
 		return
 	}
-	beat := time.NewTicker(alive)
+	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
 		select {

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// zonesPerPage and zoneRowsPerPage are how many columns and rows the page of zones has.
+	// zonesPerPage and zoneRowsPerPage are the numbers of columns and rows on the page of zones.
 	zonesPerPage    = 10
 	zoneRowsPerPage = 30
 )
 
-// zonesBody is the page of machines by deployment and zone.
+// zonesBody is the body of the page of zones: the numbers of machines by deployment and zone.
 type zonesBody struct {
 	Query  string
 	Zones  []string
@@ -25,13 +25,14 @@ type zonesBody struct {
 	Paging Paging
 	// Columns pages through the zones.
 	Columns Paging
-	// AllNamespaces says that there may be several namespaces.
+	// AllNamespaces is true if the page may list several namespaces.
 	AllNamespaces bool
 }
 
+// zoneRow is the row of a deployment.
 type zoneRow struct {
 	Namespace, Name string
-	// Cells are the zones of the page, and Total is over all zones.
+	// Cells has the zones on the page. Total is the total of all zones.
 	Cells []zoneCount
 	Total zoneCount
 }
@@ -96,7 +97,7 @@ func zonesPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s in %s", wording.Count(len(s.Machines), "machine"), wording.Count(len(s.Zones), "zone"))}, nil
 }
 
-// ordinal is a page in a URL; the first one is left out.
+// ordinal returns the number of a page for a URL. It is empty for the first page.
 func ordinal(page int) string {
 	if page <= 1 {
 		return ""

@@ -12,15 +12,16 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// failed is the condition that a failureReason is reported as.
+// failed is the type of the condition as which Blocking returns a failureReason.
 const failed = "Failed"
 
-// Blocking returns what a machine waits for first of all: one of its conditions, or one made up of what else it says.
-// It returns nil if the machine is settled: running, up to date and left alone by everybody.
+// Blocking returns the first obstacle of a machine: one of its conditions, or a condition that stands for other fields,
+// such as failureReason. It returns nil if the machine runs, is up to date, and is not paused, preserved or about to be
+// replaced.
 func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(m.Status.Conditions, kind) }
-	blocks := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionTrue }
-	refutes := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionFalse }
+	isTrue := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionTrue }
+	isFalse := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionFalse }
 	if m.DeletionTimestamp != nil {
 		return deleting(m, find(v1beta1.ConditionDeleting), find(v1beta1.ConditionDrained))
 	}
@@ -33,11 +34,11 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 		return &c
 	}
 	if until, preserved := m.Annotations[v1beta1.AnnotationPreservedUntil]; preserved {
-		if blocks(v1beta1.ConditionPreserved) {
+		if isTrue(v1beta1.ConditionPreserved) {
 			return find(v1beta1.ConditionPreserved)
 		}
 		return &metav1.Condition{Type: v1beta1.ConditionPreserved, Status: metav1.ConditionTrue,
-			Reason: v1beta1.ReasonPreserved, Message: "It is kept until " + until + "."}
+			Reason: v1beta1.ReasonPreserved, Message: "The machine is kept until " + until + "."}
 	}
 	if reason := string(m.Status.FailureReason); reason != "" {
 		c := &metav1.Condition{Type: failed, Status: metav1.ConditionTrue, Reason: reason, Message: m.Status.FailureMessage}
@@ -46,13 +47,13 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 		}
 		return c
 	}
-	if blocks(v1beta1.ConditionInterruptionNotice) {
+	if isTrue(v1beta1.ConditionInterruptionNotice) {
 		return find(v1beta1.ConditionInterruptionNotice)
 	}
-	if blocks(v1beta1.ConditionRemediationRequested) {
+	if isTrue(v1beta1.ConditionRemediationRequested) {
 		return find(v1beta1.ConditionRemediationRequested)
 	}
-	if m.Status.Phase == v1beta1.MachineUpdating && refutes(v1beta1.ConditionUpToDate) {
+	if m.Status.Phase == v1beta1.MachineUpdating && isFalse(v1beta1.ConditionUpToDate) {
 		return find(v1beta1.ConditionUpToDate)
 	}
 	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy} {
@@ -65,10 +66,10 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 			return c
 		}
 	}
-	if refutes(v1beta1.ConditionUpToDate) {
+	if isFalse(v1beta1.ConditionUpToDate) {
 		return find(v1beta1.ConditionUpToDate)
 	}
-	if !blocks(v1beta1.ConditionReady) {
+	if !isTrue(v1beta1.ConditionReady) {
 		c := metav1.Condition{Type: v1beta1.ConditionReady, Reason: v1beta1.ReasonPending,
 			LastTransitionTime: m.CreationTimestamp}
 		if found := find(v1beta1.ConditionReady); found != nil {
@@ -82,8 +83,8 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	return nil
 }
 
-// deleting is what a deletion waits for. The condition is one for all its steps; when the present one began is known of
-// the drain only.
+// deleting returns what a deletion waits for. One condition stands for all its steps, so the start of the current step
+// is known only for the drain.
 func deleting(m *v1beta1.Machine, reported, drained *metav1.Condition) *metav1.Condition {
 	c := &metav1.Condition{
 		Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonDeletionStarted,
@@ -95,7 +96,7 @@ func deleting(m *v1beta1.Machine, reported, drained *metav1.Condition) *metav1.C
 	if drained != nil && isDrain(c.Reason) {
 		c.LastTransitionTime = drained.LastTransitionTime
 		if isDrain(drained.Reason) {
-			c.Reason = drained.Reason // It is the more exact one.
+			c.Reason = drained.Reason // This reason is more specific.
 		}
 	}
 	return c
@@ -110,30 +111,30 @@ func isDrain(reason string) bool {
 	return false
 }
 
-// Group is machines that wait for the same.
+// Group is a group of machines that wait for the same reason.
 type Group struct {
 	Condition string `json:"condition"`
 	Reason    string `json:"reason"`
-	// Explanation is the reason in a sentence.
+	// Explanation explains the reason in a sentence.
 	Explanation string `json:"explanation"`
-	// Message is what the one that waits longest is reported.
+	// Message is the message of the machine that waits longest.
 	Message string `json:"message,omitempty"`
-	// Count is how many wait, Oldest since when the first of them does, where that is known.
+	// Count is the number of machines. Oldest is since when the first of them waits, nil if that is not known.
 	Count  int        `json:"count"`
 	Oldest *time.Time `json:"oldest,omitempty"`
-	// Machines are their names, those that wait longest first, with their namespace where Groups were made of several.
+	// Machines are the names of the machines as Groups was told to write them, those that wait longest first.
 	Machines []string `json:"machines"`
 }
 
-// untouchedFor is how long a machine may be there without anything being done about it, where a process serves it.
-const untouchedFor = time.Minute
+// startDelay is how long a running process may take to start with a new or deleted machine.
+const startDelay = time.Minute
 
-// Ordinary reports whether the machines wait for a step that every machine takes, and not for what somebody has to
-// mend.
+// Ordinary reports whether the machines wait for a step that every machine takes. Otherwise they wait for a problem to
+// be fixed.
 func (g Group) Ordinary(now time.Time) bool {
 	switch g.Reason {
 	case v1beta1.ReasonPending, v1beta1.ReasonDeletionStarted:
-		return g.Condition == v1beta1.ConditionLaunched || g.Oldest == nil || now.Sub(*g.Oldest) < untouchedFor
+		return g.Condition == v1beta1.ConditionLaunched || g.Oldest == nil || now.Sub(*g.Oldest) < startDelay
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonWaitingForNode, v1beta1.ReasonWaitingForStartupTaints,
 		v1beta1.ReasonDraining, v1beta1.ReasonWaitingForVolumeDetach, v1beta1.ReasonInstanceTerminating,
 		v1beta1.ReasonCreateSettling, v1beta1.ReasonInstanceDeleted, v1beta1.ReasonUpdating, v1beta1.ReasonReplacing:
@@ -142,21 +143,22 @@ func (g Group) Ordinary(now time.Time) bool {
 	return false
 }
 
-// Groups returns what machines that are not settled wait for, the largest group first.
+// Groups returns what machines wait for, the largest group first. Machines that wait for nothing are left out. nameOf
+// returns the name by which a group lists a machine.
 func Groups(machines []*v1beta1.Machine, nameOf func(*v1beta1.Machine) string) []Group {
 	type waiting struct {
 		name, message string
 		since         time.Time
 	}
-	who := map[[2]string][]waiting{}
+	byReason := map[[2]string][]waiting{}
 	for _, m := range machines {
 		if c := Blocking(m); c != nil {
 			key := [2]string{c.Type, c.Reason}
-			who[key] = append(who[key], waiting{nameOf(m), c.Message, c.LastTransitionTime.Time})
+			byReason[key] = append(byReason[key], waiting{nameOf(m), c.Message, c.LastTransitionTime.Time})
 		}
 	}
-	groups := make([]Group, 0, len(who))
-	for key, all := range who {
+	groups := make([]Group, 0, len(byReason))
+	for key, all := range byReason {
 		slices.SortFunc(all, func(a, b waiting) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.name, b.name)) })
 		g := Group{Condition: key[0], Reason: key[1], Explanation: MeaningOf(key[0], key[1]).Explanation,
 			Message: all[0].message, Count: len(all)}

@@ -9,13 +9,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// ExplainClass says why a class is not Ready, and what else is wrong with it.
+// ExplainClass returns why a class is not Ready, and its other problems.
 func ExplainClass(f ClassFacts) []Finding {
 	c := f.Class
 	about := "machineclass/" + c.Name
-	findings := f.Provider.absent(about, "If none runs, the class is not checked, and no machine is created from it.")
-	of := func(condition metav1.Condition, where string) {
-		m := MeaningOf(where, condition.Reason)
+	findings := f.Provider.notRunning(about, "If the process does not run, the class is not checked, and no machine is created from it.")
+	// kind is the condition as MeaningOf knows it.
+	add := func(condition metav1.Condition, kind string) {
+		m := MeaningOf(kind, condition.Reason)
 		findings = append(findings, Finding{About: about, Condition: condition.Type, Reason: condition.Reason,
 			What: m.Explanation, Message: condition.Message, Since: at(condition.LastTransitionTime.Time), Ends: m.Ends,
 			Do: m.Do})
@@ -24,15 +25,15 @@ func ExplainClass(f ClassFacts) []Finding {
 	switch {
 	case ready == nil || c.Status.ObservedGeneration < c.Generation:
 		findings = append(findings, Finding{About: about, Reason: Unobserved,
-			What: "The process of its provider has not checked it yet.",
-			Ends: "It does within seconds if it is running."})
+			What: "The provider process has not checked the class yet.",
+			Ends: "If the provider process runs, it checks the class within seconds."})
 	case ready.Status != metav1.ConditionTrue:
-		of(*ready, ClassReady)
+		add(*ready, ClassReady)
 	}
-	// Each other condition of a class is True while something is wrong.
+	// All other conditions of a class are True while there is a problem.
 	for _, condition := range c.Status.Conditions {
 		if condition.Type != v1beta1.ConditionReady && condition.Status == metav1.ConditionTrue {
-			of(condition, condition.Type)
+			add(condition, condition.Type)
 		}
 	}
 	others := slices.DeleteFunc(slices.Clone(c.Finalizers), func(name string) bool {
@@ -40,13 +41,13 @@ func ExplainClass(f ClassFacts) []Finding {
 	})
 	if c.DeletionTimestamp != nil && len(others) > 0 {
 		findings = append(findings, Finding{About: about, Reason: OtherFinalizers, Since: at(c.DeletionTimestamp.Time),
-			What: "Finalizers of other controllers hold the object: " + finalizerNames(c, others) + ".",
-			Ends: "The object is deleted when their owners have removed them.",
-			Do:   "Find out what each is for before you remove it by hand."})
+			What: "Finalizers of other controllers keep the class: " + finalizerNames(c, others) + ".",
+			Ends: "The class is deleted when the owners of these finalizers have removed them.",
+			Do:   "Find out what each finalizer is for before you remove it yourself."})
 	}
 	if len(findings) == 0 {
-		of(*ready, ClassReady)
-		findings[0].What = "It waits for nothing: its provider has checked it, and machines can be created from it."
+		add(*ready, ClassReady)
+		findings[0].What = "The class waits for nothing: its provider has checked it, and machines can be created from it."
 	}
 	return findings
 }

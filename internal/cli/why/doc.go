@@ -1,6 +1,6 @@
-// Package why says in plain words what machines and fleets wait for: since when, until when or what ends it, and what a
-// person can do.
+// Package why explains in plain words what machines, fleets and classes wait for: since when, what ends the wait, and
+// what an administrator can do.
 //
-// It is pure: what was read goes in as facts, findings come out. Whatever the controllers say by a reason of a
-// condition has a sentence here, in one table.
+// The package is pure: its input is facts that the caller has read, its output is findings. One table has a sentence
+// for each reason of a condition that a controller of Machinist sets.
 package why

@@ -7,75 +7,77 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// Facts are what was read about a machine. What could not be read is absent, and reported in Unread.
+// Facts are what was read about a machine. A field is empty if its object could not be read, and Unread then contains
+// a sentence about it.
 type Facts struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
-	// Set owns the machine, Deployment the set; nil where there is none, or it could not be read.
+	// Set owns the machine, and Deployment owns the set. They are nil if there are none.
 	Set        *v1beta1.MachineSet
 	Deployment *v1beta1.MachineDeployment
-	// Class is the one that spec names, nil if it does not exist, could not be read or there is none named. ClassMissing
-	// says that it does not exist.
+	// Class is the class that the machine names, nil if it names none. ClassMissing is true if the class does not exist.
 	Class        *v1beta1.MachineClass
 	ClassMissing bool
-	// Sets are the sets of its namespace, if no set owns it.
+	// Sets are the sets of the machine's namespace, if no set owns the machine.
 	Sets []v1beta1.MachineSet
 	// Checks are the health checks that select the machine.
 	Checks []v1beta1.MachineHealthCheck
-	// Unchecked are the machines of its namespace that no health check selects, if none selects this one.
+	// Unchecked are the machines of the namespace that no health check selects, if none selects this machine.
 	Unchecked []v1beta1.Machine
-	// Denied is what does not let the machine be replaced although it must be, nil if nothing does.
+	// Denied is what prevents the replacement of a machine that must be replaced, nil if nothing does.
 	Denied *disruption.Denial
 	// Provider is the process that serves the machine.
 	Provider Process
-	// Unread says what could not be read, and why, each in a sentence.
+	// Unread are sentences about objects that could not be read.
 	Unread []string
 }
 
-// FleetFacts are what was read about a deployment, or a set that has none.
+// FleetFacts are what was read about a deployment or a standalone set.
 type FleetFacts struct {
 	Now time.Time
-	// Deployment or Set is what is asked about; the other one is nil.
+	// One of Deployment and Set is the explained object, and the other is nil.
 	Deployment *v1beta1.MachineDeployment
 	Set        *v1beta1.MachineSet
-	// Machines are all of it, those being deleted included.
+	// Machines are all machines of the fleet, including those that are being deleted.
 	Machines []*v1beta1.Machine
-	// Manager is the process that serves it.
+	// Manager is the process that serves the fleet.
 	Manager Process
-	// Unread says what could not be read, and why, each in a sentence.
+	// Unread are sentences about objects that could not be read.
 	Unread []string
 }
 
 // ClassFacts are what was read about a class.
 type ClassFacts struct {
 	Class *v1beta1.MachineClass
-	// Provider is the process that serves it.
+	// Provider is the process that serves the class.
 	Provider Process
 }
 
-// Finding is one thing that is waited for, or that is worth knowing.
+// Finding is one thing that an object waits for, or another problem of the object.
 type Finding struct {
-	// About is the object that reports it, as TYPE/NAME.
+	// About is the object that the finding is about, as TYPE/NAME.
 	About string `json:"about"`
-	// Condition and Reason are where it is written in the API; empty for what no condition says.
+	// Condition is the condition that reports the finding, empty if none does. Reason is its reason, or one of the reasons
+	// in this package.
 	Condition string `json:"condition,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	// What is the finding in a sentence.
 	What string `json:"what"`
-	// Machines are those that the finding is about, if they are several.
+	// Machines are the machines that the finding is about, if there are several.
 	Machines []string `json:"machines,omitempty"`
-	// Message is what the controller says of it.
+	// Message is the message of the controller.
 	Message string `json:"message,omitempty"`
-	// Since is since when that is so.
+	// Since is the time at which the state began.
 	Since *time.Time `json:"since,omitempty"`
-	// Until is when something happens by itself, which Ends says.
+	// Until is the time at which something happens automatically. Ends describes what happens.
 	Until *time.Time `json:"until,omitempty"`
-	// Ends is what ends it.
+	// Ends describes what happens next, or what ends the state.
 	Ends string `json:"ends,omitempty"`
-	// Do is what a person can do.
+	// Do describes what an administrator can do.
 	Do string `json:"do,omitempty"`
 }
 
+// at returns a time in UTC, or nil if it is zero.
 func at(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

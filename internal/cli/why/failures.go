@@ -10,24 +10,23 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// lately is how long people are reminded of a failure that is repaired. Programs and -o wide get all that the status
-// keeps.
-const lately = 24 * time.Hour
+// recent is how long text output shows a failure. JSON output and -o wide show all failures that the status has.
+const recent = 24 * time.Hour
 
-// Failure is a machine that failed, could not be launched or was found unhealthy. It may have been repaired or replaced
-// since.
+// Failure records that a machine failed, could not be launched or was found unhealthy. The machine may have recovered
+// or been replaced since.
 type Failure struct {
 	Namespace  string `json:"namespace"`
 	Deployment string `json:"deployment"`
 	Machine    string `json:"machine"`
 	Reason     string `json:"reason,omitempty"`
-	// Message is what the controller or the cloud says of it.
+	// Message is the message of the controller or the cloud.
 	Message string `json:"message,omitempty"`
 	// Since is when the failure began.
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// FailuresOf returns the recent failures that the status of a deployment keeps, newest first.
+// FailuresOf returns the failures in the status of a deployment, newest first.
 func FailuresOf(d *v1beta1.MachineDeployment) []Failure {
 	failures := make([]Failure, 0, len(d.Status.RecentFailures))
 	for _, f := range d.Status.RecentFailures {
@@ -41,16 +40,16 @@ func FailuresOf(d *v1beta1.MachineDeployment) []Failure {
 	return failures
 }
 
-// SortFailures orders failures of several deployments, newest first.
+// SortFailures sorts failures of several deployments, newest first.
 func SortFailures(failures []Failure) {
 	slices.SortStableFunc(failures, func(a, b Failure) int {
 		return cmp.Or(b.since().Compare(a.since()), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Machine, b.Machine))
 	})
 }
 
-// Lately returns the failures that people are reminded of at a time: those of the last 24 hours.
+// Lately returns the failures of the last 24 hours.
 func Lately(failures []Failure, now time.Time) []Failure {
-	return slices.DeleteFunc(slices.Clone(failures), func(f Failure) bool { return now.Sub(f.since()) > lately })
+	return slices.DeleteFunc(slices.Clone(failures), func(f Failure) bool { return now.Sub(f.since()) > recent })
 }
 
 func (f Failure) since() time.Time {
@@ -60,7 +59,7 @@ func (f Failure) since() time.Time {
 	return *f.Since
 }
 
-// Line is the failure in a line, as of a time.
+// Line returns the failure as one line of text. Its age is computed at now.
 func (f Failure) Line(now time.Time) string {
 	line := "machine " + f.Machine
 	if f.Since != nil {

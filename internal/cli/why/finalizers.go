@@ -12,40 +12,41 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deletingOwner says why an owner of machines that is being deleted still exists, and what becomes of its machines. The
-// garbage collector deletes them: in a foreground deletion before the owner, in a background deletion after it. So a
-// finalizer of another controller on the owner keeps the machines as well.
+// deletingOwner returns why an owner of machines that is being deleted still exists, and what happens to its machines.
+// The garbage collector deletes the machines: in a foreground deletion before the owner, in a background deletion after
+// it. So a finalizer of another controller on the owner also keeps the machines.
 func deletingOwner(about string, owner client.Object) Finding {
 	f := Finding{About: about, Reason: OwnerDeleting, Since: at(owner.GetDeletionTimestamp().Time)}
 	all := owner.GetFinalizers()
 	others := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
 		return name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents
 	})
+	kind := kindOf(about)
 	switch {
 	case slices.Contains(all, metav1.FinalizerOrphanDependents):
-		f.What = "It is being deleted without its machines: they stay, without an owner."
-		f.Ends = "The object is deleted when Kubernetes has removed the owner references."
+		f.What = "The " + kind + " is being deleted without its machines. They stay, without an owner."
+		f.Ends = "The " + kind + " is gone when Kubernetes has removed the owner references."
 	case slices.Contains(all, metav1.FinalizerDeleteDependents):
-		f.What = "It is being deleted; Kubernetes deletes its machines first."
-		f.Ends = "The object is deleted when its machines are."
+		f.What = "The " + kind + " is being deleted. Kubernetes deletes its machines first."
+		f.Ends = "The " + kind + " is gone when all its machines are gone."
 	case len(others) > 0:
-		f.What = "It is marked for deletion, but its machines stay until the object is deleted, and finalizers of other controllers hold it: " +
+		f.What = "The " + kind + " is marked for deletion, but finalizers of other controllers keep it, and its machines with it: " +
 			finalizerNames(owner, others) + "."
 		f.Reason, others = OtherFinalizers, nil
-		f.Ends = "When the owner of each finalizer has removed it, Kubernetes deletes the object, and then its machines."
+		f.Ends = "When the owners of these finalizers have removed them, Kubernetes deletes the " + kind + ", and then its machines."
 		f.Do = "Find out why the owner of the finalizer does not remove it. To delete the machines now: kubectl delete " +
 			dependents(about, owner)
 	default:
-		f.What = "It is being deleted; Kubernetes deletes its machines afterwards."
+		f.What = "The " + kind + " is being deleted. Kubernetes deletes its machines afterwards."
 	}
 	if len(others) > 0 {
-		f.Ends += " Finalizers of other controllers hold it, too: " + finalizerNames(owner, others) + "."
+		f.Ends += " Finalizers of other controllers also keep it: " + finalizerNames(owner, others) + "."
 	}
 	return f
 }
 
-// dependents names what an owner of machines owns to kubectl. Neither a deployment nor a set creates anything while it
-// is being deleted.
+// dependents returns the kubectl arguments that select what an owner of machines owns. Neither a deployment nor a set
+// creates anything while it is being deleted.
 func dependents(about string, owner client.Object) string {
 	kind, label := "machinesets.machinist.dev", v1beta1.LabelMachineDeployment
 	if strings.HasPrefix(about, "machineset/") {
@@ -54,7 +55,7 @@ func dependents(about string, owner client.Object) string {
 	return fmt.Sprintf("%s -l %s=%s -n %s", kind, label, owner.GetName(), owner.GetNamespace())
 }
 
-// finalizerNames names finalizers, each with the client that wrote it where managedFields name it.
+// finalizerNames joins the names of finalizers, each with the client that wrote it if managedFields names one.
 func finalizerNames(o client.Object, finalizers []string) string {
 	named := make([]string, len(finalizers))
 	for i, f := range finalizers {
@@ -65,7 +66,7 @@ func finalizerNames(o client.Object, finalizers []string) string {
 	return strings.Join(named, ", ")
 }
 
-// writerOf returns the field manager of a finalizer, or an empty string.
+// writerOf returns the field manager of a finalizer, or an empty string if managedFields does not name one.
 func writerOf(o client.Object, finalizer string) string {
 	for _, entry := range o.GetManagedFields() {
 		var fields struct {

@@ -10,10 +10,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// With a background deletion the garbage collector deletes nothing before the owner is gone.
+// In a background deletion, the garbage collector deletes nothing before the owner is gone.
 //
 // Rule: why-names-finalizers.
-func TestWhyAnOwnerThatIsBeingDeletedStillExists(t *testing.T) {
+func TestExplainFleetThatIsBeingDeleted(t *testing.T) {
 	const finalizer, helm = "example.com/backup", "example.com/backup (written by helm)"
 	for name, c := range map[string]struct {
 		finalizers []string
@@ -26,10 +26,10 @@ func TestWhyAnOwnerThatIsBeingDeletedStillExists(t *testing.T) {
 		"in the foreground, and held": {[]string{finalizer, metav1.FinalizerDeleteDependents}, OwnerDeleting,
 			[]string{"Kubernetes deletes its machines first", helm}, ""},
 		"in the background, and held": {[]string{finalizer}, OtherFinalizers,
-			[]string{"its machines stay until the object is deleted", helm},
+			[]string{"keep it, and its machines with it", helm},
 			"kubectl delete machinesets.machinist.dev -l machinist.dev/machine-deployment=web -n prod"},
 		"without its machines": {[]string{metav1.FinalizerOrphanDependents}, OwnerDeleting,
-			[]string{"they stay, without an owner"}, ""},
+			[]string{"They stay, without an owner"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := deployment()
@@ -45,7 +45,7 @@ func TestWhyAnOwnerThatIsBeingDeletedStillExists(t *testing.T) {
 			}
 			for _, want := range c.texts {
 				if !strings.Contains(f.What+f.Ends, want) {
-					t.Errorf("%q %q does not say %q", f.What, f.Ends, want)
+					t.Errorf("%q %q does not contain %q", f.What, f.Ends, want)
 				}
 			}
 			if !strings.HasSuffix(f.Do, c.command) {
@@ -55,8 +55,8 @@ func TestWhyAnOwnerThatIsBeingDeletedStillExists(t *testing.T) {
 	}
 }
 
-// A set of a deployment is held in the same way, and its machines with it.
-func TestWhyNamesTheFinalizersOfTheSetOfAMachine(t *testing.T) {
+// A finalizer can keep a set of a deployment in the same way, and its machines with it.
+func TestExplainNamesFinalizersOfTheSet(t *testing.T) {
 	at := ago(time.Minute)
 	s := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web", DeletionTimestamp: &at,
 		Finalizers: []string{"example.com/backup"}}}

@@ -2,7 +2,6 @@ package why
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,16 +10,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// ClassReady is the condition Ready as a class has it, where its reasons mean something else than for a machine.
+// ClassReady stands for the condition Ready of a MachineClass in MeaningOf. Some of its reasons have another meaning
+// than for a machine.
 const ClassReady = "MachineClass"
 
-// class adds what is wrong with the class, where the machine needs it now.
-func (e *explanation) class(first *metav1.Condition) {
+// addClass adds the problems of the class, if the machine needs the class now.
+func (e *explanation) addClass(first *metav1.Condition) {
 	if first == nil || e.Machine.DeletionTimestamp != nil || e.Machine.Spec.ClassRef == nil {
 		return
 	}
 	if first.Type == v1beta1.ConditionRegistered || first.Reason == v1beta1.ReasonJoinClusterTimeout {
-		e.joinBlocked()
+		e.addJoinBlocked()
 		return
 	}
 	if first.Type != v1beta1.ConditionLaunched && first.Type != v1beta1.ConditionUpToDate &&
@@ -35,7 +35,7 @@ func (e *explanation) class(first *metav1.Condition) {
 		}
 		return
 	}
-	if e.Class == nil || e.classLeaves() {
+	if e.Class == nil || e.classDeleting() {
 		return
 	}
 	ready := meta.FindStatusCondition(e.Class.Status.Conditions, v1beta1.ConditionReady)
@@ -48,8 +48,8 @@ func (e *explanation) class(first *metav1.Condition) {
 	}
 }
 
-// joinBlocked adds what keeps all machines of the class from joining.
-func (e *explanation) joinBlocked() {
+// addJoinBlocked adds the problem that keeps all machines of the class from joining.
+func (e *explanation) addJoinBlocked() {
 	if e.Class == nil {
 		return
 	}
@@ -60,8 +60,9 @@ func (e *explanation) joinBlocked() {
 	}
 }
 
-// repair adds what will become of a machine that failed or is unhealthy: who replaces it, and what stops that.
-func (e *explanation) repair(first *metav1.Condition) {
+// addReplacement adds what happens next to a machine that failed or is unhealthy: who replaces it, and what prevents
+// that.
+func (e *explanation) addReplacement(first *metav1.Condition) {
 	if first == nil || e.Machine.DeletionTimestamp != nil {
 		return
 	}
@@ -69,37 +70,37 @@ func (e *explanation) repair(first *metav1.Condition) {
 	case first.Type == failed, first.Type == v1beta1.ConditionRemediationRequested,
 		first.Type == v1beta1.ConditionInterruptionNotice:
 	case first.Type == v1beta1.ConditionNodeHealthy, first.Reason == v1beta1.ReasonNodeGone:
-		e.policy(first)
+		e.addPolicy(first)
 	default:
 		return
 	}
 	m := e.Machine
-	// stopped is for what keeps the machine from being replaced, whatever was said of that before.
-	stopped := func(f Finding) {
+	// addPrevented adds a finding that the machine is not replaced. The main finding must not promise a replacement then.
+	addPrevented := func(f Finding) {
 		if e.findings[e.main].Ends = ""; first.Type == v1beta1.ConditionNodeHealthy {
-			e.findings[e.main].Ends = "It may recover."
+			e.findings[e.main].Ends = "The Node may recover."
 		}
 		e.add(f)
 	}
 	if c := e.condition(v1beta1.ConditionRemediationRequested); c != nil && c.Reason == v1beta1.ReasonRetriesExhausted &&
 		first.Type == failed {
-		stopped(e.plain(c))
+		addPrevented(e.conditionFinding(c))
 	}
 	if _, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]; skip {
-		stopped(Finding{
-			About: e.about, Reason: RemediationSkipped, What: "It is exempt from replacement by the annotation " +
-				v1beta1.AnnotationSkipRemediation + ".",
+		addPrevented(Finding{
+			About: e.about, Reason: RemediationSkipped, What: "The annotation " + v1beta1.AnnotationSkipRemediation +
+				" exempts the machine from replacement.",
 			Do: "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationSkipRemediation + "-",
 		})
 	}
 	if owner := metav1.GetControllerOf(m); owner == nil {
-		stopped(Finding{About: e.about, Reason: NoOwner, What: "No set owns it, so nobody replaces it.",
-			Do: "Delete it when it is of no use: kubectl delete machines.machinist.dev NAME"})
+		addPrevented(Finding{About: e.about, Reason: NoOwner, What: "No set owns the machine, so it is not replaced.",
+			Do: "If you do not need the machine any more, delete it: kubectl delete machines.machinist.dev NAME"})
 		return
 	}
-	e.frozen()
+	e.addFreezes()
 	if first.Type == v1beta1.ConditionInterruptionNotice {
-		return // No budget holds it back.
+		return // Budgets do not apply.
 	}
 	if e.Set != nil {
 		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionScalingUp); c != nil &&
@@ -108,33 +109,35 @@ func (e *explanation) repair(first *metav1.Condition) {
 		}
 		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionReplicaFailure); c != nil &&
 			c.Status == metav1.ConditionTrue && c.Reason == v1beta1.ReasonReplacementsFailing {
-			stopped(fleetFinding("machineset/"+e.Set.Name, c))
+			addPrevented(fleetFinding("machineset/"+e.Set.Name, c))
 		}
 	}
-	const do = "Raise it, or delete the machine: kubectl delete machines.machinist.dev NAME"
+	const do = "Raise spec.remediation.maxInFlight, or delete the machine: kubectl delete machines.machinist.dev NAME"
 	switch {
 	case e.Deployment != nil && replacesNone(e.Deployment.Spec.Remediation):
-		stopped(Finding{About: "machinedeployment/" + e.Deployment.Name, Reason: NoBudget,
-			What: "Its deployment replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
+		addPrevented(Finding{About: "machinedeployment/" + e.Deployment.Name, Reason: NoBudget,
+			What: "The deployment replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
 	case e.Set != nil && metav1.GetControllerOf(e.Set) == nil && replacesNone(e.Set.Spec.Remediation):
-		stopped(Finding{About: "machineset/" + e.Set.Name, Reason: NoBudget,
-			What: "Its set replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
+		addPrevented(Finding{About: "machineset/" + e.Set.Name, Reason: NoBudget,
+			What: "The set replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
 	}
 }
 
-// denied adds which budget does not let the machine be replaced, or that it is exempt.
-func (e *explanation) denied() {
+// addDisruptionDenied adds which budget, or which annotation, currently prevents the replacement of the machine.
+func (e *explanation) addDisruptionDenied() {
 	d := e.Denied
 	if d == nil {
 		return
 	}
 	f := Finding{
-		About: "machinedisruptionbudget/" + d.Budget, Reason: DisruptionDenied, What: "It is not replaced yet: " + d.Why + ".",
-		Ends: "It goes on when the budget has room, or the window changes.", Until: at(d.Until),
-		Do: "Wait, raise maxDisrupted of the budget, or delete the machine: kubectl delete machines.machinist.dev NAME",
+		About: "machinedisruptionbudget/" + d.Budget, Reason: DisruptionDenied,
+		What: "The machine is not replaced yet: " + d.Why + ".",
+		Ends: "The machine is replaced when the budget allows another disruption, or when a window of the budget opens or closes.",
+		Do:   "Wait, raise maxDisrupted of the budget, or delete the machine: kubectl delete machines.machinist.dev NAME",
 	}
+	f.Until = at(d.Until)
 	if d.Budget == "" {
-		f.About, f.Ends = e.about, "It goes on when the annotation is gone, or its time is past."
+		f.About, f.Ends = e.about, "The machine is replaced when the annotation is removed, or when its time is over."
 		f.Do = "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationDoNotDisrupt + "-"
 	}
 	e.add(f)
@@ -146,29 +149,34 @@ func replacesNone(r v1beta1.MachineRemediation) bool {
 	return limit.String() == "0" || limit.String() == "0%"
 }
 
-// policy says which policy judges an unhealthy machine, and whether it may act.
-func (e *explanation) policy(first *metav1.Condition) {
-	begin := "It may recover. If it does not, "
-	if first.Reason == v1beta1.ReasonNodeGone {
-		begin = "A kubelet registers its node only when it starts. "
+// addPolicy adds which health policy applies to an unhealthy machine, and what prevents that policy from requesting a
+// replacement.
+func (e *explanation) addPolicy(first *metav1.Condition) {
+	nodeGone := first.Reason == v1beta1.ReasonNodeGone
+	ends := "The Node may recover. "
+	if nodeGone {
+		ends = "A kubelet registers its Node only when it starts. "
 	}
-	ends := &e.findings[e.main].Ends
 	if len(e.Checks) == 0 {
-		*ends = begin + "the manager's own policy has it replaced, after 10 minutes unless the manager's flags say otherwise: no MachineHealthCheck selects it."
-		if first.Reason == v1beta1.ReasonNodeGone {
-			*ends = begin + "The manager's own policy has the machine replaced at once: no MachineHealthCheck selects it."
+		ends += "No MachineHealthCheck selects the machine, so the built-in policy of the manager requests its replacement"
+		if nodeGone {
+			ends += " at once."
+		} else {
+			ends += " after --health-timeout (10 minutes by default)."
 		}
-		e.tooManyUnwell()
+		e.findings[e.main].Ends = ends
+		e.addTooManyUnhealthy()
 		return
 	}
 	names := make([]string, len(e.Checks))
 	for i, check := range e.Checks {
 		names[i] = check.Name
 	}
-	*ends = begin + "it is judged by MachineHealthCheck " + strings.Join(names, ", ") + "."
-	if first.Reason == v1beta1.ReasonNodeGone {
-		*ends = begin + "The machine is judged by MachineHealthCheck " + strings.Join(names, ", ") + "."
+	checks := "MachineHealthCheck " + names[0] + " decides"
+	if len(names) > 1 {
+		checks = "The MachineHealthChecks " + strings.Join(names, ", ") + " decide"
 	}
+	e.findings[e.main].Ends = ends + checks + " whether the machine is replaced."
 	for i := range e.Checks {
 		if f := checkFinding(&e.Checks[i]); f != nil {
 			e.add(*f)
@@ -176,31 +184,31 @@ func (e *explanation) policy(first *metav1.Condition) {
 	}
 }
 
-// tooManyUnwell says that the manager's own policy replaces nothing, because so many of the machines that it judges are
-// not well. It has no object of its own whose condition would say that.
-func (e *explanation) tooManyUnwell() {
-	unwell := 0
+// addTooManyUnhealthy adds that the built-in policy of the manager replaces no machine, because too many of the
+// machines that it checks are unhealthy. The policy has no object whose condition could report that.
+func (e *explanation) addTooManyUnhealthy() {
+	unhealthy := 0
 	for i := range e.Unchecked {
 		if c := Blocking(&e.Unchecked[i]); c != nil && (c.Type == v1beta1.ConditionNodeHealthy || c.Type == failed ||
 			c.Reason == v1beta1.ReasonNodeGone) {
-			unwell++
+			unhealthy++
 		}
 	}
 	limit := max(1, len(e.Unchecked)*defaultMaxUnhealthy/100)
-	if unwell <= limit {
+	if unhealthy <= limit {
 		return
 	}
 	m := MeaningOf("", v1beta1.ReasonTooManyUnhealthy)
-	e.findings[e.main].Ends = "It may recover."
+	e.findings[e.main].Ends = "The Node may recover."
 	e.add(Finding{About: e.about, Reason: v1beta1.ReasonTooManyUnhealthy, Ends: m.Ends, Do: m.Do,
-		What: fmt.Sprintf("The manager's own policy replaces none of them: of the %d machines of the namespace that no MachineHealthCheck selects, %d are not well, and it stops at more than %d, unless --health-max-unhealthy says otherwise.",
-			len(e.Unchecked), unwell, limit)})
+		What: fmt.Sprintf("The built-in policy of the manager replaces no machine, because %d of the %d machines in the namespace that no MachineHealthCheck selects are unhealthy. With the default of --health-max-unhealthy, at most %d may be.",
+			unhealthy, len(e.Unchecked), limit)})
 }
 
 // defaultMaxUnhealthy is v1beta1.DefaultMaxUnhealthy in percent.
 const defaultMaxUnhealthy = 40
 
-// checkFinding says what keeps a health check from having machines replaced, nil if nothing does.
+// checkFinding returns what prevents a health check from requesting replacements, or nil.
 func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
 	c := meta.FindStatusCondition(check.Status.Conditions, v1beta1.ConditionRemediationAllowed)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -210,29 +218,30 @@ func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
 	return &f
 }
 
-// frozen adds the freezes of set and deployment, once where they have the same reason.
-func (e *explanation) frozen() {
-	var said []string
+// addFreezes adds the freezes of the deployment and of the set, but only one of them if both have the same reason.
+func (e *explanation) addFreezes() {
+	deploymentReason := ""
 	if e.Deployment != nil {
 		if c := meta.FindStatusCondition(e.Deployment.Status.Conditions, v1beta1.ConditionFrozen); c != nil &&
 			c.Status == metav1.ConditionTrue {
-			said = append(said, c.Reason)
+			deploymentReason = c.Reason
 			e.add(fleetFinding("machinedeployment/"+e.Deployment.Name, c))
 		}
 	}
 	if e.Set != nil {
 		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionFrozen); c != nil &&
-			c.Status == metav1.ConditionTrue && !slices.Contains(said, c.Reason) {
+			c.Status == metav1.ConditionTrue && c.Reason != deploymentReason {
 			e.add(fleetFinding("machineset/"+e.Set.Name, c))
 		}
 	}
 }
 
-// others adds what holds the object itself.
-func (e *explanation) others() {
+// addOwnerAndFinalizers adds that the machine cannot be preserved, that its set is being deleted, that its last change
+// is not processed yet, or that finalizers of other controllers keep it.
+func (e *explanation) addOwnerAndFinalizers() {
 	m := e.Machine
 	if c := e.condition(v1beta1.ConditionPreserved); c != nil && c.Status == metav1.ConditionFalse {
-		e.add(e.plain(c))
+		e.add(e.conditionFinding(c))
 	}
 	if m.DeletionTimestamp == nil {
 		if e.Set != nil && e.Set.DeletionTimestamp != nil {
@@ -240,8 +249,8 @@ func (e *explanation) others() {
 		}
 		if m.Status.ObservedGeneration < m.Generation && len(m.Status.Conditions) > 0 {
 			e.add(Finding{About: e.about, Reason: Unobserved,
-				What: "Its specification changed, and no process has said yet that it acted upon that.",
-				Ends: "It does within seconds where the provider's process is running."})
+				What: "The provider process has not processed the last change of the machine's specification yet.",
+				Ends: "If the provider process runs, it processes the change within seconds."})
 		}
 		return
 	}
@@ -250,13 +259,13 @@ func (e *explanation) others() {
 		return
 	}
 	f := Finding{
-		About: e.about, Reason: OtherFinalizers, What: "Finalizers of other controllers hold the object, too: " +
+		About: e.about, Reason: OtherFinalizers, What: "Finalizers of other controllers also keep the object: " +
 			finalizerNames(m, others) + ".",
-		Ends: "The object is deleted when their owners have removed them.",
-		Do:   "Find out what each is for before you remove it by hand.",
+		Ends: "The object is deleted when the owners of these finalizers have removed them.",
+		Do:   "Find out what each finalizer is for before you remove it yourself.",
 	}
 	if len(others) == len(m.Finalizers) {
-		f.What = "Machinist no longer holds it, but finalizers of other controllers do: " + finalizerNames(m, others) + "."
+		f.What = "Only finalizers of other controllers still keep the object: " + finalizerNames(m, others) + "."
 		f.Since = at(m.DeletionTimestamp.Time)
 		e.findings = nil
 	}

@@ -14,14 +14,14 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
-// now is when everything is checked.
+// now is the current time in all tests.
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
-// machine makes one that runs; changes make it something else.
+// machine returns a running machine with the given changes.
 func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	yes := true
 	m := &v1beta1.Machine{
@@ -49,7 +49,7 @@ func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	return m
 }
 
-// condition sets a condition, or with an empty status removes it.
+// condition sets a condition, or removes it if the status is empty.
 func condition(kind string, status metav1.ConditionStatus, reason, message string,
 	since time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
@@ -90,7 +90,7 @@ func starting(m *v1beta1.Machine) {
 	m.CreationTimestamp = ago(5 * time.Minute)
 }
 
-func leaving(m *v1beta1.Machine) {
+func beingDeleted(m *v1beta1.Machine) {
 	at := ago(10 * time.Minute)
 	m.DeletionTimestamp, m.Status.Phase = &at, v1beta1.MachineDeleting
 }
@@ -106,7 +106,7 @@ func annotated(key, value string) func(*v1beta1.Machine) {
 
 var running = Process{Name: "machinist-provider-sim", Known: true, Running: true, Seen: at(now)}
 
-// golden compares what people read and what programs read with a file.
+// golden compares the text of a view with a file, and checks that the view can be encoded as JSON.
 func golden(t *testing.T, name string, view View, style printer.Style) {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "")

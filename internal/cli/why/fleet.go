@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// ExplainFleet says why a deployment, or a set without one, is not what was declared, and what its machines wait for.
+// ExplainFleet returns why a deployment, or a standalone set, is not as specified, and what its machines wait for.
 func ExplainFleet(f FleetFacts) []Finding {
 	var owner client.Object = f.Set
 	about, observed, conditions := "", int64(0), []metav1.Condition(nil)
@@ -22,40 +22,42 @@ func ExplainFleet(f FleetFacts) []Finding {
 		about, observed, conditions = "machineset/"+f.Set.Name, f.Set.Status.ObservedGeneration, f.Set.Status.Conditions
 	}
 	deleted := owner.GetDeletionTimestamp() != nil
-	findings := f.Manager.absent(about, "If none runs, nothing is made, exchanged or replaced.")
+	findings := f.Manager.notRunning(about, "If the process does not run, no machine is created or replaced, and no rollout advances.")
 	if deleted {
 		findings = append(findings, deletingOwner(about, owner))
 	} else if observed < owner.GetGeneration() {
 		findings = append(findings, Finding{
-			About: about, Reason: Unobserved, What: "It was changed, and no process has said yet that it acted upon that.",
-			Ends: "It does within seconds where machinist-manager is running.",
+			About: about, Reason: Unobserved,
+			What: "The manager has not processed the last change of the " + kindOf(about) + " yet.",
+			Ends: "If machinist-manager runs, it processes the change within seconds.",
 		})
 	}
 	if !deleted {
-		findings = append(findings, stops(about, f.Deployment, conditions)...)
+		findings = append(findings, conditionFindings(about, f.Deployment, conditions)...)
 	}
 	for _, g := range Groups(f.Machines, func(m *v1beta1.Machine) string { return m.Name }) {
 		findings = append(findings, groupFinding(g))
 	}
 	if len(findings) == 0 {
-		findings = append(findings, settled(about, f.Deployment, conditions))
+		findings = append(findings, nothingBlocks(about, f.Deployment, conditions))
 	}
 	if !deleted {
-		findings = append(findings, autoscaled(about, f, conditions)...)
+		findings = append(findings, autoscalerFindings(about, f, conditions)...)
 	}
 	return findings
 }
 
-// stops are the conditions that stop a fleet or tell what it does, the most decisive first.
-func stops(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) []Finding {
+// conditionFindings returns the findings about the conditions that stop a fleet or describe what it does, the most
+// important first.
+func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) []Finding {
 	var findings []Finding
-	said := map[string]bool{}
+	reported := map[string]bool{}
 	report := func(kind string, when bool) {
 		c := meta.FindStatusCondition(conditions, kind)
-		if c == nil || !when || said[c.Reason] {
+		if c == nil || !when || reported[c.Reason] {
 			return
 		}
-		said[c.Reason] = true
+		reported[c.Reason] = true
 		findings = append(findings, fleetFinding(about, c))
 	}
 	is := func(kind string, status metav1.ConditionStatus) bool {
@@ -67,14 +69,14 @@ func stops(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condi
 		return c != nil && c.Reason == v1beta1.ReasonBackingOff
 	}
 	report(v1beta1.ConditionFrozen, is(v1beta1.ConditionFrozen, metav1.ConditionTrue))
-	// Progressing says the same of a pause and of a freeze, in fewer words.
-	said[v1beta1.ReasonFrozen] = true
+	// Progressing repeats a freeze in fewer words.
+	reported[v1beta1.ReasonFrozen] = true
 	report(v1beta1.ConditionPaused, d != nil && d.Spec.Paused)
 	report(v1beta1.ConditionProgressing, is(v1beta1.ConditionProgressing, metav1.ConditionFalse))
 	report(v1beta1.ConditionReplicaFailure, is(v1beta1.ConditionReplicaFailure, metav1.ConditionTrue))
-	// Why a failing revision is not rolled out is said by then.
+	// RevisionFailing already explains why the rollout does not advance.
 	report(v1beta1.ConditionRollingOut, is(v1beta1.ConditionRollingOut, metav1.ConditionTrue) &&
-		!said[v1beta1.ReasonRevisionFailing])
+		!reported[v1beta1.ReasonRevisionFailing])
 	report(v1beta1.ConditionScalingUp, backingOff())
 	report(v1beta1.ConditionAdoptionSkipped, is(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue))
 	return findings
@@ -89,7 +91,16 @@ func fleetFinding(about string, c *metav1.Condition) Finding {
 	}
 }
 
-// argument returns what names an owner of machines to kubectl, with its API group: other systems have the same kinds.
+// kindOf returns the word for the kind of an owner of machines.
+func kindOf(about string) string {
+	if strings.HasPrefix(about, "machineset/") {
+		return "set"
+	}
+	return "deployment"
+}
+
+// argument returns the argument that names an owner of machines in a kubectl command. It has the API group, because
+// other systems have the same kinds.
 func argument(about string) string {
 	kind, name, _ := strings.Cut(about, "/")
 	if kind == "machineset" {
@@ -102,7 +113,7 @@ func groupFinding(g Group) Finding {
 	f := Finding{
 		About: "machine/" + g.Machines[0], Condition: g.Condition, Reason: g.Reason,
 		What: MeaningOf(g.Condition, g.Reason).Explanation, Since: g.Oldest,
-		Do: "machinist why machine/" + g.Machines[0] + " says more.",
+		Do: "To see more, run machinist why machine/" + g.Machines[0],
 	}
 	if g.Count > 1 {
 		f.About, f.Machines = wording.Count(g.Count, "machine"), g.Machines
@@ -110,18 +121,20 @@ func groupFinding(g Group) Finding {
 	return f
 }
 
-func settled(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) Finding {
+// nothingBlocks returns the finding that a fleet waits for nothing.
+func nothingBlocks(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) Finding {
+	start := "The " + kindOf(about) + " waits for nothing"
 	f := Finding{About: about, Reason: v1beta1.ReasonAllMachinesReady,
-		What: "It waits for nothing: all its machines are there, Ready and what it asks for."}
+		What: start + ": all its machines exist, are Ready and match the template."}
 	since := time.Time{}
 	if c := meta.FindStatusCondition(conditions, v1beta1.ConditionMachinesReady); c != nil {
 		f.Condition, since = c.Type, c.LastTransitionTime.Time
 		if c.Status != metav1.ConditionTrue {
-			f.Reason, f.What, f.Message = c.Reason, "It waits for nothing that its machines say.", c.Message
+			f.Reason, f.What, f.Message = c.Reason, start+" that its machines report.", c.Message
 		}
 	}
 	if d != nil && d.ReplicasOrDefault() == 0 {
-		f.What = "It waits for nothing: it wants no machines, and has none."
+		f.What = start + ": it has 0 replicas and no machines."
 	}
 	f.Since = at(since)
 	return f

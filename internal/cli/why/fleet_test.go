@@ -27,15 +27,15 @@ func deployment(conditions ...metav1.Condition) *v1beta1.MachineDeployment {
 	return d
 }
 
-func said(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+func newCondition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message,
 		LastTransitionTime: ago(7 * time.Minute)}
 }
 
-func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
+func TestExplainFleet(t *testing.T) {
 	on, off := metav1.ConditionTrue, metav1.ConditionFalse
-	paused := deployment(said(v1beta1.ConditionPaused, on, v1beta1.ReasonDeploymentPaused, ""),
-		said(v1beta1.ConditionRollingOut, on, v1beta1.ReasonRolloutBlocked,
+	paused := deployment(newCondition(v1beta1.ConditionPaused, on, v1beta1.ReasonDeploymentPaused, ""),
+		newCondition(v1beta1.ConditionRollingOut, on, v1beta1.ReasonRolloutBlocked,
 			"The deployment is paused: 3 machines of an old revision."))
 	paused.Spec.Paused = true
 	unobserved := deployment()
@@ -44,8 +44,8 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 	gone := deployment()
 	gone.DeletionTimestamp, gone.Finalizers = &leavingAt, []string{metav1.FinalizerDeleteDependents}
 	alone := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "alone"}}
-	alone.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionScalingUp, off, v1beta1.ReasonBackingOff,
-		"Failed machines are not replaced yet."), said(v1beta1.ConditionAdoptionSkipped, on,
+	alone.Status.Conditions = []metav1.Condition{newCondition(v1beta1.ConditionScalingUp, off, v1beta1.ReasonBackingOff,
+		"Failed machines are not replaced yet."), newCondition(v1beta1.ConditionAdoptionSkipped, on,
 		v1beta1.ReasonEnoughReplicas, "web-9")}
 	var waiting []*v1beta1.Machine
 	for i := range 5 {
@@ -54,28 +54,30 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 			m.Name = fmt.Sprintf("web-%d", i)
 		}))
 	}
-	waiting = append(waiting, machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "", time.Minute),
+	waiting = append(waiting, machine(beingDeleted,
+		yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "", time.Minute),
 		func(m *v1beta1.Machine) { m.Name = "web-old" }), machine())
 	for name, f := range map[string]FleetFacts{
-		"in-order": {Deployment: deployment(said(v1beta1.ConditionMachinesReady, on, v1beta1.ReasonAllMachinesReady, "")),
+		"in-order": {Deployment: deployment(newCondition(v1beta1.ConditionMachinesReady, on, v1beta1.ReasonAllMachinesReady, "")),
 			Machines: []*v1beta1.Machine{machine()}},
 		"no-manager": {Deployment: deployment(), Manager: Judge(leaseOf("host", now.Add(-time.Hour)), now)},
 		"unobserved": {Deployment: unobserved},
 		"deleting":   {Deployment: gone, Machines: waiting[5:]},
 		"paused":     {Deployment: paused},
-		"frozen": {Deployment: deployment(said(v1beta1.ConditionFrozen, on, v1beta1.ReasonControlPlaneUnreachable,
+		"frozen": {Deployment: deployment(newCondition(v1beta1.ConditionFrozen, on, v1beta1.ReasonControlPlaneUnreachable,
 			"The target cluster cannot be reached since 2026-07-01T11:50:00Z."),
-			said(v1beta1.ConditionProgressing, metav1.ConditionUnknown, v1beta1.ReasonFrozen, "The deployment is frozen."))},
-		"failing": {Deployment: deployment(said(v1beta1.ConditionProgressing, off, v1beta1.ReasonRevisionFailing,
+			newCondition(v1beta1.ConditionProgressing, metav1.ConditionUnknown, v1beta1.ReasonFrozen,
+				"The deployment is frozen."))},
+		"failing": {Deployment: deployment(newCondition(v1beta1.ConditionProgressing, off, v1beta1.ReasonRevisionFailing,
 			"3 machines of set web-x in a row failed."),
-			said(v1beta1.ConditionRollingOut, on, v1beta1.ReasonRolloutBlocked, "The newest revision fails.")),
+			newCondition(v1beta1.ConditionRollingOut, on, v1beta1.ReasonRolloutBlocked, "The newest revision fails.")),
 			Machines: waiting},
-		"stuck": {Deployment: deployment(said(v1beta1.ConditionProgressing, off, v1beta1.ReasonProgressDeadlineExceeded,
+		"stuck": {Deployment: deployment(newCondition(v1beta1.ConditionProgressing, off, v1beta1.ReasonProgressDeadlineExceeded,
 			"Set web-x has made no progress for 10m0s."),
-			said(v1beta1.ConditionRollingOut, on, v1beta1.ReasonRolloutBlocked, "Waiting for 1 machine to become available."))},
-		"on-delete": {Deployment: deployment(said(v1beta1.ConditionRollingOut, on, v1beta1.ReasonWaitingForDeletion,
+			newCondition(v1beta1.ConditionRollingOut, on, v1beta1.ReasonRolloutBlocked, "Waiting for 1 machine to become available."))},
+		"on-delete": {Deployment: deployment(newCondition(v1beta1.ConditionRollingOut, on, v1beta1.ReasonWaitingForDeletion,
 			"3 machines of an old revision."))},
-		"refused": {Deployment: deployment(said(v1beta1.ConditionReplicaFailure, on, v1beta1.ReasonMachineCreateFailed,
+		"refused": {Deployment: deployment(newCondition(v1beta1.ConditionReplicaFailure, on, v1beta1.ReasonMachineCreateFailed,
 			`quota "machines" exceeded`))},
 		"set-alone":          {Set: alone},
 		"failed-before":      {Deployment: failedBefore()},
@@ -100,9 +102,9 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 	}
 }
 
-// failedBefore is in order, and some of its machines failed before.
+// failedBefore returns a healthy deployment with failures in the past.
 func failedBefore() *v1beta1.MachineDeployment {
-	d := deployment(said(v1beta1.ConditionMachinesReady, metav1.ConditionTrue, v1beta1.ReasonAllMachinesReady, ""))
+	d := deployment(newCondition(v1beta1.ConditionMachinesReady, metav1.ConditionTrue, v1beta1.ReasonAllMachinesReady, ""))
 	justNow, longAgo := ago(5*time.Minute), ago(25*time.Hour)
 	d.Status.RecentFailures = []v1beta1.FailedMachine{
 		{Name: "web-1", Reason: "CreateError", Message: "no capacity\x1b[2J in zone a", Time: &justNow},
@@ -110,12 +112,12 @@ func failedBefore() *v1beta1.MachineDeployment {
 	return d
 }
 
-// group is a node group of cluster-autoscaler. A reason is why it cannot be scaled from zero.
+// group returns a node group of cluster-autoscaler. The reason, if any, is why it cannot be scaled up from zero.
 func group(smallest, largest string, replicas int32, reason string) *v1beta1.MachineDeployment {
-	d := deployment(said(v1beta1.ConditionMachinesReady, metav1.ConditionTrue, v1beta1.ReasonAllMachinesReady, ""))
+	d := deployment(newCondition(v1beta1.ConditionMachinesReady, metav1.ConditionTrue, v1beta1.ReasonAllMachinesReady, ""))
 	if reason != "" {
-		d.Status.Conditions = append(d.Status.Conditions, said(v1beta1.ConditionScalableFromZero, metav1.ConditionFalse,
-			reason, "Nobody states the capacity."))
+		d.Status.Conditions = append(d.Status.Conditions, newCondition(v1beta1.ConditionScalableFromZero,
+			metav1.ConditionFalse, reason, "The capacity is not known."))
 	}
 	d.Spec.Replicas = &replicas
 	d.Annotations = map[string]string{v1beta1.AutoscalerMinSizeAnnotation: smallest}

@@ -14,20 +14,20 @@ import (
 
 // Moment is something that happened to a machine.
 type Moment struct {
-	// At is when it happened; of an event that was repeated, the last time.
+	// At is when it happened. For a repeated event, it is the last time.
 	At time.Time
-	// First is when it happened first, and Count how often, of an event that was repeated.
+	// First and Count are the first time and the number of times of a repeated event.
 	First time.Time
 	Count int32
-	// Source is where it is written: Machine, Condition, Operation, Event or Deployment.
+	// Source is where the moment is recorded: Machine, Condition, Operation, Event or Deployment.
 	Source string
-	// What happened, in a few words, and Detail, the words of the controller or the cloud.
+	// What describes in a few words what happened. Detail is the message of the controller or the cloud.
 	What, Detail string
-	// Trouble says that it was no step of an ordinary life.
+	// Trouble is true for a moment that a healthy machine does not have.
 	Trouble bool
 }
 
-// Event is an event about an object, of either of Kubernetes' kinds of events.
+// Event is an event about an object, from either events API of Kubernetes.
 type Event struct {
 	First, Last     time.Time
 	Count           int32
@@ -37,8 +37,8 @@ type Event struct {
 	Reporter string
 }
 
-// History returns what happened to a machine, newest first, out of the machine, its events and the recent failures of
-// its deployment.
+// History returns what happened to a machine, newest first. It is taken from the Machine, its events and the recent
+// failures of its deployment.
 func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	var t []Moment
 	add := func(at time.Time, source, what, detail string, trouble bool) {
@@ -48,21 +48,21 @@ func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	}
 	add(m.CreationTimestamp.Time, "Machine", "Created", "", false)
 	if i := m.Status.Instance; i != nil && i.LaunchTime != nil {
-		add(i.LaunchTime.Time, "Machine", "The provider began to make the instance", m.Spec.ProviderID, false)
+		add(i.LaunchTime.Time, "Machine", "The cloud started to create the instance", m.Spec.ProviderID, false)
 	}
 	if l := m.Status.Launch; l != nil && l.NoCapacitySince != nil {
-		add(l.NoCapacitySince.Time, "Machine", "The provider accepted an instance that it has no capacity for", "", true)
+		add(l.NoCapacitySince.Time, "Machine", "The cloud accepted the instance, but has no capacity for it", "", true)
 	}
 	if due := m.Status.InterruptionTime; due != nil {
 		add(due.Time, "Machine", "The cloud reclaims the instance", "", true)
 	}
 	if m.DeletionTimestamp != nil {
-		add(m.DeletionTimestamp.Time, "Machine", "Deletion was asked for", "", false)
+		add(m.DeletionTimestamp.Time, "Machine", "Deletion requested", "", false)
 	}
 	for i := range m.Status.Conditions {
 		c := &m.Status.Conditions[i]
 		add(c.LastTransitionTime.Time, "Condition", fmt.Sprintf("%s became %s: %s", c.Type, c.Status, c.Reason),
-			cmp.Or(c.Message, MeaningOf(c.Type, c.Reason).Explanation), troubles(c))
+			cmp.Or(c.Message, MeaningOf(c.Type, c.Reason).Explanation), isTrouble(c))
 	}
 	if o := m.Status.LastOperation; o != nil && o.LastUpdateTime != nil {
 		what := fmt.Sprintf("%s %s", o.Type, strings.ToLower(string(o.State)))
@@ -86,9 +86,8 @@ func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	return t
 }
 
-// troubles reports whether a condition is something that people look for: one of a machine in order that is False, or
-// one that there is only because of trouble.
-func troubles(c *metav1.Condition) bool {
+// isTrouble reports whether a healthy machine does not have a condition with this status.
+func isTrouble(c *metav1.Condition) bool {
 	switch c.Type {
 	case v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy, v1beta1.ConditionReady,
 		v1beta1.ConditionUpToDate:

@@ -42,7 +42,7 @@ func TestHistory(t *testing.T) {
 40 Operation false Create succeeded, after 3 attempts|The machine is a Ready node.
 45 Event true CreateFailed|quota
 50 Deployment true Failed: CreateError|quota of vCPUs is 8
-59 Machine false The provider began to make the instance|sim://i-1
+59 Machine false The cloud started to create the instance|sim://i-1
 60 Machine false Created|`)
 	if got := strings.Join(lines, "\n"); got != want {
 		t.Errorf("the history is\n%s\nwant\n%s", got, want)

@@ -11,44 +11,46 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Explain says what a machine waits for. What stands in its way comes first, then what will become of it, and what else
-// holds it up. Of a machine that waits for nothing, and of which nothing else is wrong, it says just that.
+// Explain returns what a machine waits for. The first obstacle comes first. Then follow its other problems, and what
+// happens next to a machine that failed or is unhealthy. If the machine waits for nothing and has no problem, the only
+// finding reports that.
 func Explain(f Facts) []Finding {
 	e := explanation{Facts: f, about: "machine/" + f.Machine.Name}
-	e.add(e.unserved()...)
+	e.add(e.providerNotRunning()...)
 	e.main = len(e.findings)
-	blocking, open := Blocking(f.Machine), append(e.certificate(), unowned(f)...)
+	blocking, problems := Blocking(f.Machine), append(e.certificateFindings(), unowned(f)...)
 	if blocking == nil {
-		e.settled(len(open) > 0)
+		e.addNothingBlocks(len(problems) > 0)
 	} else {
-		e.add(e.wayOut(blocking, e.blocked(blocking)))
+		e.add(e.correctAdvice(blocking, e.blockingFinding(blocking)))
 	}
-	e.secondary(blocking)
-	e.class(blocking)
-	e.repair(blocking)
-	e.denied()
-	e.add(open...)
-	e.others()
+	e.addUnfinishedStep(blocking)
+	e.addClass(blocking)
+	e.addReplacement(blocking)
+	e.addDisruptionDenied()
+	e.add(problems...)
+	e.addOwnerAndFinalizers()
 	return e.findings
 }
 
+// explanation collects the findings about one machine.
 type explanation struct {
 	Facts
 	about    string
 	findings []Finding
-	// main is the index of the finding about what the machine waits for first of all.
+	// main is the index of the finding about the machine's first obstacle.
 	main int
 }
 
 func (e *explanation) add(more ...Finding) {
 	for _, f := range more {
-		f.Do = e.named(f.Do)
+		f.Do = e.fillInNames(f.Do)
 		e.findings = append(e.findings, f)
 	}
 }
 
-// named puts the machine into a command.
-func (e *explanation) named(do string) string {
+// fillInNames replaces NAME and NODE in a command by the names of the machine and its Node.
+func (e *explanation) fillInNames(do string) string {
 	node := "NODE"
 	if ref := e.Machine.Status.NodeRef; ref != nil {
 		node = ref.Name
@@ -60,9 +62,9 @@ func (e *explanation) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(e.Machine.Status.Conditions, kind)
 }
 
-// blocked is the finding about what the machine waits for.
-func (e *explanation) blocked(c *metav1.Condition) Finding {
-	f := e.plain(c)
+// blockingFinding returns the finding about the condition that the machine waits for.
+func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
+	f := e.conditionFinding(c)
 	timeouts, until := e.Machine.Spec.Timeouts, time.Time{}
 	next := e.nextTry()
 	switch {
@@ -74,10 +76,10 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 	case c.Type == v1beta1.ConditionPreserved:
 		until, _ = time.Parse(time.RFC3339, e.Machine.Annotations[v1beta1.AnnotationPreservedUntil])
 	case c.Type == v1beta1.ConditionDeleting:
-		f.Message = e.hooks(c)
+		f.Message = e.deletionMessage(c)
 		if drained := e.condition(v1beta1.ConditionDrained); drained != nil && isDrain(c.Reason) {
 			until = drained.LastTransitionTime.Add(timeouts.DrainOrDefault())
-			f.Ends = strings.TrimSpace(f.Ends + " Before the deadline pods that are left are deleted.")
+			f.Ends = strings.TrimSpace(f.Ends + " Shortly before the deadline, Machinist deletes the remaining pods.")
 		}
 		if last := e.Machine.Status.LastOperation; last != nil && last.Type == v1beta1.OperationDelete && last.Code != "" {
 			until = next
@@ -86,7 +88,7 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 		if last := e.Machine.Status.LastOperation; c.Reason == v1beta1.ReasonUpdating && last != nil &&
 			last.Type == v1beta1.OperationUpdate && last.LastUpdateTime != nil {
 			until = last.LastUpdateTime.Add(timeouts.UpdateOrDefault())
-			f.Ends = "It goes on when that is done; after the time given it is said to take too long."
+			f.Ends = "Machinist continues when the update is done. If it takes longer than timeouts.update, the condition UpToDate reports that."
 		}
 		if c.Reason == v1beta1.ReasonUpdateError {
 			until = next
@@ -95,18 +97,18 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 		m := refusedByProvider()
 		f.What, f.Ends, f.Do = m.Explanation, m.Ends, m.Do
 		until = next
-	case joins(c):
-		// Time to join begins anew when Launched changes; the target cluster's absences are left out, which only the process
-		// knows.
+	case creationTimeoutRuns(c):
+		// The timeout starts again when Launched changes. Outages of the target cluster, which do not count, are known only
+		// to the provider process.
 		began := e.Machine.CreationTimestamp.Time
 		if launched := e.condition(v1beta1.ConditionLaunched); launched != nil && launched.LastTransitionTime.After(began) {
 			began = launched.LastTransitionTime.Time
 		}
 		until = began.Add(timeouts.CreationOrDefault())
 		f.Ends = strings.TrimSpace(f.Ends +
-			" If it is not Running by then it is Failed; time in which its cluster is unreachable does not count.")
+			" If the machine is not Running within timeouts.creation, it becomes Failed. Time during which the target cluster is unreachable does not count.")
 		if c.Type == v1beta1.ConditionLaunched && next.After(e.Now) {
-			f.Ends += fmt.Sprintf(" The next try is due at %s.", stamp(next))
+			f.Ends += fmt.Sprintf(" The next try is at %s.", formatTime(next))
 		}
 	}
 	if until.After(e.Now) {
@@ -118,12 +120,13 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 		if last.Attempts > 1 {
 			tries = fmt.Sprintf("%d times in a row", last.Attempts)
 		}
-		f.Message = strings.TrimSpace(fmt.Sprintf("%s (%s failed %s, with %s.)", f.Message, last.Type, tries, last.Code))
+		f.Message = strings.TrimSpace(fmt.Sprintf("%s (%s failed %s. The last error code is %s.)", f.Message, last.Type, tries,
+			last.Code))
 	}
 	return f
 }
 
-// nextTry is when a call of the cloud that failed is tried again, zero if no try is due.
+// nextTry returns when a failed call to the cloud is tried again. It is zero if no try is planned.
 func (e *explanation) nextTry() time.Time {
 	if last := e.Machine.Status.LastOperation; last != nil && last.NextTryTime != nil {
 		return last.NextTryTime.Time
@@ -131,12 +134,11 @@ func (e *explanation) nextTry() time.Time {
 	return time.Time{}
 }
 
-// joins says whether the creation timeout runs while a machine waits for this.
-func joins(c *metav1.Condition) bool {
+// creationTimeoutRuns reports whether timeouts.creation counts the time during which a machine waits for a condition.
+func creationTimeoutRuns(c *metav1.Condition) bool {
 	switch c.Reason {
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
-		v1beta1.ReasonCreateFailed,
-		v1beta1.ReasonCredentialsRefused:
+		v1beta1.ReasonCreateFailed, v1beta1.ReasonCredentialsRefused:
 		return c.Type == v1beta1.ConditionLaunched
 	case v1beta1.ReasonWaitingForNode, v1beta1.ReasonWaitingForStartupTaints:
 		return c.Type == v1beta1.ConditionRegistered
@@ -144,8 +146,9 @@ func joins(c *metav1.Condition) bool {
 	return false
 }
 
-// hooks says of a deletion what it waits for, with hooks as they are now.
-func (e *explanation) hooks(c *metav1.Condition) string {
+// deletionMessage returns the message about what a deletion waits for. It names the hooks that the machine has now, and
+// prefers the message of the drain to the one of Deleting.
+func (e *explanation) deletionMessage(c *metav1.Condition) string {
 	var hooks []v1beta1.LifecycleHook
 	switch c.Reason {
 	case v1beta1.ReasonWaitingForPreDrainHook:
@@ -166,18 +169,18 @@ func (e *explanation) hooks(c *metav1.Condition) string {
 	return c.Message
 }
 
-// settled says that a machine waits for nothing, unless something else is still open.
-func (e *explanation) settled(open bool) {
+// addNothingBlocks adds that the machine waits for nothing, or that it works although it has other problems.
+func (e *explanation) addNothingBlocks(hasProblems bool) {
 	f := Finding{About: e.about, Condition: v1beta1.ConditionReady, Reason: v1beta1.ReasonMachineReady,
-		What: "It waits for nothing: it is a Ready node and what its specification asks for."}
+		What: "The machine waits for nothing: it is a Ready Node and matches its specification."}
 	if e.Machine.Status.Phase == v1beta1.MachineAvailable {
-		f.What = "It waits for nothing: its instance runs, there is no cluster for it to join, and it is what its specification asks for."
+		f.What = "The machine waits for nothing: its instance runs and matches the specification, and there is no target cluster to join."
 	}
 	switch {
 	case e.Denied != nil:
-		f.What = "It works, and will be replaced."
-	case open:
-		f.What = "Its instance runs and is what its specification asks for, but something else is wrong."
+		f.What = "The machine works, and will be replaced."
+	case hasProblems:
+		f.What = "The instance runs and matches the specification of the machine, but there is another problem."
 	}
 	if ready := e.condition(v1beta1.ConditionReady); ready != nil {
 		f.Since = at(ready.LastTransitionTime.Time)
@@ -185,17 +188,18 @@ func (e *explanation) settled(open bool) {
 	e.add(f)
 }
 
-// certificate says that a certificate request of the machine's kubelet is left pending.
-func (e *explanation) certificate() []Finding {
+// certificateFindings reports a certificate request of the machine's kubelet that is left pending.
+func (e *explanation) certificateFindings() []Finding {
 	c := e.condition(v1beta1.ConditionCertificateApproved)
 	if c == nil || c.Status != metav1.ConditionFalse || e.Machine.DeletionTimestamp != nil {
 		return nil
 	}
-	return []Finding{e.plain(c)}
+	return []Finding{e.conditionFinding(c)}
 }
 
-// secondary adds what else is not as it should be, behind the first thing that is waited for.
-func (e *explanation) secondary(first *metav1.Condition) {
+// addUnfinishedStep adds the first step of the machine that is not done, if it is not the obstacle that was already
+// reported.
+func (e *explanation) addUnfinishedStep(first *metav1.Condition) {
 	if first == nil {
 		return
 	}
@@ -205,26 +209,25 @@ func (e *explanation) secondary(first *metav1.Condition) {
 		kinds = []string{v1beta1.ConditionNodeHealthy}
 		if c := e.condition(v1beta1.ConditionDrainExtended); c != nil && c.Status == metav1.ConditionTrue &&
 			isDrain(first.Reason) {
-			e.add(e.plain(c))
+			e.add(e.conditionFinding(c))
 		}
 	}
 	for _, kind := range kinds {
 		c := e.condition(kind)
-		// The first step that is not done says enough: those after it wait for it.
 		if c == nil || c.Status == metav1.ConditionTrue || c.Type == first.Type || c.Reason == first.Reason {
 			continue
 		}
-		f := e.plain(c)
+		f := e.conditionFinding(c)
 		if first.Type == failed {
-			f.Ends, f.Do = "", "" // It is how it came to fail.
+			f.Ends, f.Do = "", "" // The step explains why the machine failed. The machine does not wait for it any more.
 		}
 		e.add(f)
-		return
+		return // The later steps wait for this one.
 	}
 }
 
-// plain is the finding about a condition for which nothing more is known than what it says.
-func (e *explanation) plain(c *metav1.Condition) Finding {
+// conditionFinding returns the finding about a condition, with the general meaning of its reason.
+func (e *explanation) conditionFinding(c *metav1.Condition) Finding {
 	m := MeaningOf(c.Type, c.Reason)
 	return Finding{
 		About: e.about, Condition: c.Type, Reason: c.Reason, What: m.Explanation, Message: c.Message,

@@ -28,8 +28,8 @@ func check(reason, message string) v1beta1.MachineHealthCheck {
 	return c
 }
 
-// tried is a creation that failed so often, and is tried again after that time, or not at all.
-func tried(code string, times int32, next time.Duration) func(*v1beta1.Machine) {
+// createFailed sets that the creation failed a number of times, and is tried again after next, or never if next is 0.
+func createFailed(code string, times int32, next time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationFailed,
 			Code: code, Attempts: times}
@@ -39,11 +39,11 @@ func tried(code string, times int32, next time.Duration) func(*v1beta1.Machine) 
 	}
 }
 
-// Rule rejected-configuration-retried-slowly: what the provider refused tells when it is tried again, and how to have
-// that at once.
+// Each case is a machine as its controllers leave it. The golden file has its explanation.
 //
-// Each is a machine as its controllers leave it, and what a person reads about it.
-func TestWhatAMachineWaitsFor(t *testing.T) {
+// Rule rejected-configuration-retried-slowly: the explanation of a rejected configuration has the time of the next try
+// and the command that tries at once.
+func TestExplain(t *testing.T) {
 	none, refused := intstr.FromInt32(0), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
 	refused.Status.Conditions = set(nil, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInvalidProviderSpec,
 		"spec.providerSpec.type: no such type", time.Hour)
@@ -54,7 +54,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		no(v1beta1.ConditionReady, v1beta1.ReasonNodeUnresponsive, "The kubelet of node node-1 does not report.",
 			2*time.Minute)(m)
 	}
-	leavingClass := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small",
+	deletedClass := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small",
 		DeletionTimestamp: &metav1.Time{Time: now}}}
 	web := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "prod"}}
 	unlaunched := func(m *v1beta1.Machine) { m.Spec.ProviderID, m.Status.Instance, m.Status.NodeRef = "", nil, nil }
@@ -65,7 +65,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		yes(v1beta1.ConditionInterruptionNotice, v1beta1.ReasonPreemptionNotice, message, time.Minute)(m)
 		no(v1beta1.ConditionReady, v1beta1.ReasonPreemptionNotice, message, time.Minute)(m)
 	}
-	failing := func(m *v1beta1.Machine) {
+	hasFailed := func(m *v1beta1.Machine) {
 		starting(m)
 		at := ago(time.Minute)
 		m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, v1beta1.FailureJoinClusterTimeout, "The instance did not become a Ready node within 20m0s."
@@ -99,14 +99,14 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			"the provider refuses it", time.Minute)), Class: refused},
 		"provider-refuses": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration,
 			"FailedPrecondition: a policy of the subscription forbids it", 25*time.Minute),
-			tried("FailedPrecondition", 2, 15*time.Minute))},
+			createFailed("FailedPrecondition", 2, 15*time.Minute))},
 		"driver-cannot": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration,
-			"Unimplemented: no machines of this kind", 25*time.Minute), tried("Unimplemented", 1, 0))},
+			"Unimplemented: no machines of this kind", 25*time.Minute), createFailed("Unimplemented", 1, 0))},
 		"cloud-down": {Machine: machine(starting, phase(v1beta1.MachineProvisioning),
 			no(v1beta1.ConditionLaunched, v1beta1.ReasonProviderUnavailable, "Unavailable: no answer", 4*time.Minute),
-			tried("Unavailable", 7, 80*time.Second))},
+			createFailed("Unavailable", 7, 80*time.Second))},
 		"update-fails": {Machine: machine(no(v1beta1.ConditionUpToDate, v1beta1.ReasonUpdateError, "Unavailable: no answer",
-			time.Hour), tried("Unavailable", 7, 80*time.Second), func(m *v1beta1.Machine) {
+			time.Hour), createFailed("Unavailable", 7, 80*time.Second), func(m *v1beta1.Machine) {
 			m.Status.LastOperation.Type = v1beta1.OperationUpdate
 		})},
 		"credentials": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCredentialsRefused,
@@ -140,21 +140,21 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
 				Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}}},
 		"interrupted-unowned": {Machine: machine(interrupted, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},
-		"failed":              {Machine: machine(failing)},
-		"failed-unowned":      {Machine: machine(failing, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},
+		"failed":              {Machine: machine(hasFailed)},
+		"failed-unowned":      {Machine: machine(hasFailed, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},
 		"failed-no-budget": {
-			Machine: machine(failing),
+			Machine: machine(hasFailed),
 			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
 				Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}},
 		},
 		"failed-no-budget-of-a-set": {
-			Machine: machine(failing),
+			Machine: machine(hasFailed),
 			Set: &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web-a"},
 				Spec: v1beta1.MachineSetSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}},
 		},
-		"failed-retries": {Machine: machine(failing, no(v1beta1.ConditionRemediationRequested, v1beta1.ReasonRetriesExhausted,
+		"failed-retries": {Machine: machine(hasFailed, no(v1beta1.ConditionRemediationRequested, v1beta1.ReasonRetriesExhausted,
 			"3 in a row were replaced.", time.Minute))},
-		"set-aside": {Machine: machine(annotated(v1beta1.AnnotationPreservedUntil, "2026-07-03T12:00:00Z"))},
+		"preserved": {Machine: machine(annotated(v1beta1.AnnotationPreservedUntil, "2026-07-03T12:00:00Z"))},
 		"updating": {Machine: machine(phase(v1beta1.MachineUpdating), no(v1beta1.ConditionUpToDate, v1beta1.ReasonUpdating,
 			"resizing", 5*time.Minute), func(m *v1beta1.Machine) {
 			began := ago(5 * time.Minute)
@@ -163,44 +163,44 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		})},
 		"update-refused": {Machine: machine(no(v1beta1.ConditionUpToDate, v1beta1.ReasonUnsupportedChange,
 			"the disk cannot shrink", time.Hour))},
-		"hook": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonWaitingForPreDrainHook,
+		"hook": {Machine: machine(beingDeleted, yes(v1beta1.ConditionDeleting, v1beta1.ReasonWaitingForPreDrainHook,
 			"Waiting for an old hook.", 10*time.Minute), func(m *v1beta1.Machine) {
 			m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: "the backup team"}}
 		})},
-		"drain": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining,
+		"drain": {Machine: machine(beingDeleted, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining,
 			"Evicting the pods of node node-1.", 10*time.Minute),
 			no(v1beta1.ConditionDrained, v1beta1.ReasonBlockedByDisruptionBudget,
-				"Evicting the pods of node node-1. In the way: prod/db-0 (PodDisruptionBudget db: 0 of 1 may go).",
+				"Evicting the pods of node node-1. Pods that block the drain: prod/db-0 (PodDisruptionBudget db: 0 of 1 may go).",
 				9*time.Minute))},
-		"drain-extended": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "",
+		"drain-extended": {Machine: machine(beingDeleted, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "",
 			10*time.Minute), no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, "Evicting.", 9*time.Minute),
 			yes(v1beta1.ConditionDrainExtended, v1beta1.ReasonTargetUnreachable,
 				"The target cluster was unreachable until 2026-07-01T11:55:00Z: 5m0s do not count.", 5*time.Minute))},
-		"volumes": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonWaitingForVolumeDetach,
+		"volumes": {Machine: machine(beingDeleted, yes(v1beta1.ConditionDeleting, v1beta1.ReasonWaitingForVolumeDetach,
 			"Waiting for pvc-1.", 10*time.Minute))},
-		"target-away": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonTargetUnreachable,
+		"target-unreachable": {Machine: machine(beingDeleted, yes(v1beta1.ConditionDeleting, v1beta1.ReasonTargetUnreachable,
 			"The target cluster cannot be reached since 2026-07-01T11:50:00Z.", 10*time.Minute))},
-		"cloud-refuses": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDeleteError,
+		"cloud-refuses": {Machine: machine(beingDeleted, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDeleteError,
 			"the instance is locked", 10*time.Minute), func(m *v1beta1.Machine) {
 			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationDelete, State: v1beta1.OperationProcessing,
 				Code: "FailedPrecondition", Attempts: 2, NextTryTime: &metav1.Time{Time: now.Add(time.Minute)}}
 		})},
-		"class-leaves": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassDeleting,
-			`MachineClass "small" is being deleted`, time.Minute)), Class: leavingClass, Deployment: web},
-		"class-leaves-alone": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassDeleting,
-			`MachineClass "small" is being deleted`, time.Minute)), Class: leavingClass},
+		"class-deleting": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassDeleting,
+			`MachineClass "small" is being deleted`, time.Minute)), Class: deletedClass, Deployment: web},
+		"class-deleting-no-owner": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassDeleting,
+			`MachineClass "small" is being deleted`, time.Minute)), Class: deletedClass},
 		"no-such-provider": {
 			Machine: machine(starting), Deployment: web, Provider: Process{Name: "machinist-provider-azur",
 				Searched: []string{"machinist-system"}},
 		},
-		"secret-never-there": {Machine: machine(leaving, unlaunched,
+		"secret-never-there": {Machine: machine(beingDeleted, unlaunched,
 			yes(v1beta1.ConditionDeleting, v1beta1.ReasonCredentialsNotFound,
 				`Secret "cloud" with the credentials does not exist`, time.Minute))},
-		"account-gone": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonCredentialsRefused,
+		"account-gone": {Machine: machine(beingDeleted, yes(v1beta1.ConditionDeleting, v1beta1.ReasonCredentialsRefused,
 			"the account is closed", time.Hour), func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" })},
-		"provider-gone": {Machine: machine(leaving, func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" }),
+		"provider-gone": {Machine: machine(beingDeleted, func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" }),
 			Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system"}}},
-		"held-by-others": {Machine: machine(leaving, func(m *v1beta1.Machine) {
+		"held-by-others": {Machine: machine(beingDeleted, func(m *v1beta1.Machine) {
 			m.Finalizers = []string{"example.com/x"}
 		})},
 		"hostile-message": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCreateFailed,
@@ -221,7 +221,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 	}
 }
 
-func TestColoursAndReasonsAreThereWhereTheyAreWanted(t *testing.T) {
+func TestTextWithColoursAndReasons(t *testing.T) {
 	f := Facts{Now: now, Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, "",
 		time.Minute)), Provider: running}
 	view := View{Now: now, Object: "machine/web-1", Namespace: "prod", Findings: Explain(f),
@@ -229,7 +229,7 @@ func TestColoursAndReasonsAreThereWhereTheyAreWanted(t *testing.T) {
 	golden(t, "style-wide-colour", view, printer.Style{Wide: true, Colour: true})
 }
 
-func TestALeaseShowsWhetherAProcessIsRunning(t *testing.T) {
+func TestLeaseShowsWhetherProcessRuns(t *testing.T) {
 	for name, test := range map[string]struct {
 		holder string
 		age    time.Duration
@@ -237,12 +237,12 @@ func TestALeaseShowsWhetherAProcessIsRunning(t *testing.T) {
 	}{
 		"renewed":  {"host_1", 2 * time.Second, true},
 		"late":     {"host_1", 18 * time.Second, true},
-		"over":     {"host_1", 21 * time.Second, false},
+		"expired":  {"host_1", 21 * time.Second, false},
 		"released": {"", time.Second, false},
 	} {
 		lease := leaseOf(test.holder, now.Add(-test.age))
 		if p := Judge(lease, now); !p.Known || p.Running != test.want || !p.Seen.Equal(now.Add(-test.age)) {
-			t.Errorf("%s: judged %+v", name, p)
+			t.Errorf("%s: got %+v", name, p)
 		}
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"sync"
 )
 
-// Meaning is what a reason means to a person.
+// Meaning explains a reason of a condition.
 type Meaning struct {
-	// Explanation is a sentence.
+	// Explanation describes the situation in one or two sentences.
 	Explanation string
-	// Ends says what ends it, empty where nothing has to.
+	// Ends describes what happens next, or what ends the state. It is empty if nothing has to end.
 	Ends string
-	// Do says what a person can do, empty where there is nothing to do but wait.
+	// Do describes what an administrator can do. It is empty if there is nothing to do but wait.
 	Do string
 }
 
-// MeaningOf returns what a reason means in a condition. A reason that is not known, of a newer version or of somebody
-// else, stands for itself.
+// MeaningOf returns the meaning of a reason in a condition. An unknown reason, for example of a newer version or of
+// another controller, is returned as it is.
 func MeaningOf(condition, reason string) Meaning {
 	all := meanings()
 	if m, known := all[condition+"/"+reason]; known {
@@ -27,11 +27,14 @@ func MeaningOf(condition, reason string) Meaning {
 	if m, known := all[reason]; known {
 		return m
 	}
-	return Meaning{Explanation: fmt.Sprintf("%s says %s.", cmp.Or(condition, "The object"), cmp.Or(reason, "nothing"))}
+	if condition == "" {
+		return Meaning{Explanation: fmt.Sprintf("The object reports %s.", cmp.Or(reason, "no reason"))}
+	}
+	return Meaning{Explanation: fmt.Sprintf("The condition %s reports %s.", condition, cmp.Or(reason, "no reason"))}
 }
 
-// meanings returns the table, which is made once: a page asks it thousands of times. A key is a reason, or a condition
-// and a reason where the condition makes a difference.
+// meanings returns all meanings. A key is a reason, or CONDITION/REASON if the reason has another meaning in that
+// condition. The table is built once, because rendering a page looks up thousands of reasons.
 var meanings = sync.OnceValue(func() map[string]Meaning {
 	all := launchMeanings()
 	for _, more := range []map[string]Meaning{nodeMeanings(), updateMeanings(), deletionMeanings(), fleetMeanings(),

@@ -2,69 +2,75 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// nodeMeanings are the reasons of Registered and NodeHealthy.
+const (
+	restoreAPIServer = "Restore the API server that the message names, or the connection from the Machinist processes to it."
+	mayRecover       = "The Node may recover. Otherwise a health policy requests the replacement of the machine."
+)
+
+// nodeMeanings returns the meanings of the reasons of Registered, NodeHealthy and CertificateApproved.
 func nodeMeanings() map[string]Meaning {
 	return map[string]Meaning{
-		v1beta1.ReasonNodeRegistered: {Explanation: "Its node is in the cluster."},
+		v1beta1.ReasonNodeRegistered: {Explanation: "The Node of the machine is registered in the cluster."},
 		v1beta1.ReasonWaitingForNode: {
-			Explanation: "Its instance runs, and no node of it has joined the cluster yet.",
-			Ends:        "It goes on when the node registers.",
-			Do:          "If it takes long: check the instance's console. Does the user data run, does the kubelet reach the API server, is its certificate approved? To see the requests for certificates: kubectl get csr",
+			Explanation: "The instance runs, but has not joined the cluster as a Node yet.",
+			Ends:        "Machinist continues when the Node registers.",
+			Do:          "If this takes long, inspect the console of the instance: " + joinQuestions + "To see the certificate requests: kubectl get csr",
 		},
 		v1beta1.ReasonClientCertificateNotApproved: {
-			Explanation: "A request of its kubelet for a client certificate is not approved. Without one, the node does not join, or stops reporting.",
-			Ends:        "It is checked again when the machine or its node changes, and when the kubelet sends another request.",
-			Do:          "The message says what is wrong with the request. If the request is right, approve it yourself. To find it: kubectl get csr --field-selector spec.signerName=kubernetes.io/kube-apiserver-client-kubelet",
+			Explanation: "A request of the machine's kubelet for a client certificate is not approved. Without the certificate, the Node does not join, or stops reporting.",
+			Ends:        "Machinist checks the request again when the machine or its Node changes, and when the kubelet sends another request.",
+			Do:          "See in the message what is wrong with the request. If the request is correct, approve it yourself. To find the request: kubectl get csr --field-selector spec.signerName=kubernetes.io/kube-apiserver-client-kubelet",
 		},
 		v1beta1.ReasonServingCertificateNotApproved: {
-			Explanation: "A request of its kubelet for a serving certificate is not approved. Without one, `kubectl logs` and `kubectl exec` fail for pods on the node.",
-			Ends:        "It is checked again when the provider reports other addresses of the instance, and when the kubelet sends another request.",
-			Do:          "The message says what is wrong with the request. If the request is right, approve it yourself. To find it: kubectl get csr --field-selector spec.signerName=kubernetes.io/kubelet-serving",
+			Explanation: "A request of the machine's kubelet for a serving certificate is not approved. Without the certificate, `kubectl logs` and `kubectl exec` fail for pods on the Node.",
+			Ends:        "Machinist checks the request again when the provider reports other addresses of the instance, and when the kubelet sends another request.",
+			Do:          "See in the message what is wrong with the request. If the request is correct, approve it yourself. To find the request: kubectl get csr --field-selector spec.signerName=kubernetes.io/kubelet-serving",
 		},
 		v1beta1.ReasonWaitingForStartupTaints: {
-			Explanation: "Its node has joined, and a startup taint is still on it.",
-			Ends:        "It goes on when whoever the taint belongs to, such as a network plugin, takes it off.",
-			Do:          "See why that one does not: its pods run on the node.",
+			Explanation: "The Node of the machine has joined, but still has a startup taint.",
+			Ends:        "Machinist continues when the owner of the taint, such as a network plugin, removes it.",
+			Do:          "Find out why the owner of the taint does not remove it. Its pods run on the Node.",
 		},
 		v1beta1.ReasonNodeConflict: {
-			Explanation: "Two machines claim one node, or two nodes claim its provider ID. Neither gets the node until that is settled.",
-			Ends:        "It goes on when only one claim is left.",
-			Do:          "Delete the node or the machine that should not be.",
+			Explanation: "Two machines claim one Node, or two Nodes have the provider ID of the machine. The machine gets no Node until the conflict is resolved.",
+			Ends:        "Machinist continues when only one claim is left.",
+			Do:          "Delete the wrong Node or the wrong machine.",
 		},
-		v1beta1.ReasonNoTargetCluster: {Explanation: "There is no cluster for it to join."},
+		v1beta1.ReasonNoTargetCluster: {Explanation: "There is no target cluster that the machine could join."},
 		v1beta1.ConditionRegistered + "/" + v1beta1.ReasonInvalidConfiguration: {
-			Explanation: "Its node cannot carry what spec.node asks for.",
+			Explanation: "The labels, annotations or taints in spec.node are invalid, so the Node cannot have them.",
 			Ends:        untilChanged,
-			Do:          "Correct labels, annotations or taints in the deployment's template; that reaches existing machines in place.",
+			Do:          "Correct them in the template of the deployment. Existing machines are updated in place.",
 		},
 		v1beta1.ConditionRegistered + "/" +
-			v1beta1.ReasonReplacing: {Explanation: "Its node went with the old instance; the new one has yet to join."},
+			v1beta1.ReasonReplacing: {Explanation: "The Node was removed with the old instance. The new instance has not joined yet."},
 
-		v1beta1.ReasonNodeReady: {Explanation: "Its node is Ready."},
-		v1beta1.ReasonNodeNotReady: {Explanation: "Its node says that it is not Ready.",
-			Ends: "It may recover; if it does not, a health policy has it replaced.",
-			Do:   "To see what the kubelet complains of: kubectl describe node NODE"},
+		v1beta1.ReasonNodeReady: {Explanation: "The Node of the machine is Ready."},
+		v1beta1.ReasonNodeNotReady: {Explanation: "The kubelet reports that the Node of the machine is not Ready.",
+			Ends: mayRecover,
+			Do:   "To see the problem that the kubelet reports: kubectl describe node NODE"},
 		v1beta1.ReasonNodeUnresponsive: {
-			Explanation: "Its node does not report: the kubelet is silent.",
-			Ends:        "It may recover; if it does not, a health policy has it replaced.",
-			Do:          "Inspect the instance at the cloud: does it run, does its network work?",
+			Explanation: "The Node of the machine does not report: its kubelet is silent.",
+			Ends:        mayRecover,
+			Do:          "Inspect the instance in the cloud: does it run, and does its network work?",
 		},
-		v1beta1.ReasonNodeConditionsFailed: {Explanation: "Its node is Ready and reports a problem in another condition.",
-			Ends: "A health policy that names the condition has it replaced.", Do: "To see more: kubectl describe node NODE"},
-		v1beta1.ReasonNodeGone: {Explanation: "Its node was deleted from the cluster, and not by Machinist.",
-			Ends: "A health policy has the machine replaced at once, unless the machine is paused, preserved or exempt, or too many machines are not well.",
-			Do:   "To keep the machine, exempt it and restart the kubelet on its instance, which registers the node again: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationSkipRemediation + "="},
+		v1beta1.ReasonNodeConditionsFailed: {Explanation: "The Node of the machine is Ready, but reports a problem in another condition.",
+			Ends: "A health policy that names this condition requests the replacement of the machine.",
+			Do:   "To see the conditions: kubectl describe node NODE"},
+		v1beta1.ReasonNodeGone: {Explanation: "The Node of the machine was deleted from the cluster, and not by Machinist.",
+			Ends: "A health policy requests the replacement of the machine at once, unless the machine is paused, preserved or exempt, or too many machines are unhealthy.",
+			Do:   "To keep the machine, restart the kubelet on its instance, which registers the Node again, and exempt the machine from replacement: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationSkipRemediation + "="},
 		v1beta1.ReasonTargetUnreachable: {
-			Explanation: "The cluster that its node is in cannot be reached. While that is so nothing is judged, replaced or drained.",
-			Ends:        "It goes on by itself when the cluster answers again, and no clock runs meanwhile.",
-			Do:          "Bring that cluster's API server back, or the way from the processes to it.",
+			Explanation: "The target cluster with the Node cannot be reached. Until it can, no machine is marked unhealthy, replaced or drained.",
+			Ends:        "Machinist continues automatically when the cluster answers again. Timeouts do not run in the meantime.",
+			Do:          "Restore the API server of the target cluster, or the connection from the Machinist processes to it.",
 		},
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonTargetUnreachable: {
-			Explanation: "Its deletion is held: the cluster that its node is in cannot be reached, so nobody can tell whose pods would be killed.",
-			Ends:        "It goes on by itself when the cluster answers again. The time does not count towards the drain's deadline.",
-			Do:          "Bring that cluster's API server back. If it is gone for good, delete without it: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationForceDelete + "=",
+			Explanation: "The deletion waits, because the target cluster with the Node cannot be reached, so Machinist cannot see which pods it would kill.",
+			Ends:        "Machinist continues automatically when the cluster answers again. The time does not count towards the deadline of the drain.",
+			Do:          "Restore the API server of the cluster. If the cluster is gone for good, delete the machine without it: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationForceDelete + "=",
 		},
 		v1beta1.ConditionDrainExtended + "/" +
-			v1beta1.ReasonTargetUnreachable: {Explanation: "The cluster was unreachable during its drain; that time does not count."},
+			v1beta1.ReasonTargetUnreachable: {Explanation: "The target cluster was unreachable during the drain. This time does not count towards the deadline of the drain."},
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// constants returns the values of the constants in a folder, and in those below it, whose names match.
+// constants returns the values of the constants in a folder and its subfolders whose names match.
 func constants(t *testing.T, folder, names string) map[string]string {
 	t.Helper()
 	matches := regexp.MustCompile(names)
@@ -55,29 +55,29 @@ func constants(t *testing.T, folder, names string) map[string]string {
 	return found
 }
 
-// Whatever a controller may write as a reason has a sentence for people: in the API, and in the rooms that have their
-// own.
-func TestEveryReasonHasASentence(t *testing.T) {
+// Every reason that a controller may set has an explanation: those of the API, and those that a controller defines
+// itself.
+func TestEveryReasonHasAnExplanation(t *testing.T) {
 	reasons := constants(t, "../../../api/v1beta1", "^(Reason|Failure)[A-Z]")
 	if len(reasons) < 100 {
 		t.Fatalf("found only %d reasons in the API: is it somewhere else?", len(reasons))
 	}
-	// Those of internal/class/bootstrap are of events and logs.
-	capacities := map[string]string{}
-	for _, capacity := range []string{"machine", "class/machineclass", "fleet/machineset", "fleet/machinedeployment",
+	// The reasons in internal/class/bootstrap occur only in events and logs.
+	internalReasons := map[string]string{}
+	for _, tree := range []string{"machine", "class/machineclass", "fleet/machineset", "fleet/machinedeployment",
 		"health"} {
-		maps.Copy(capacities, constants(t, "../../../internal/"+capacity, "^Reason[A-Z]"))
+		maps.Copy(internalReasons, constants(t, "../../../internal/"+tree, "^Reason[A-Z]"))
 	}
-	if len(capacities) == 0 {
-		t.Error("found no reasons in the rooms: are they somewhere else?")
+	if len(internalReasons) == 0 {
+		t.Error("found no reasons in the packages of the controllers: are they somewhere else?")
 	}
 	all := meanings()
 	known := map[string]bool{}
-	for _, where := range []map[string]string{reasons, capacities} {
+	for _, where := range []map[string]string{reasons, internalReasons} {
 		for name, reason := range where {
 			known[reason] = true
 			if all[reason].Explanation == "" {
-				t.Errorf("%s = %q has no sentence", name, reason)
+				t.Errorf("%s = %q has no explanation", name, reason)
 			}
 		}
 	}
@@ -97,23 +97,23 @@ func TestEveryReasonHasASentence(t *testing.T) {
 		}
 		for _, sentence := range []string{m.Explanation, m.Ends} {
 			if sentence != "" && !strings.HasSuffix(sentence, ".") || strings.TrimSpace(sentence) != sentence {
-				t.Errorf("%s: %q is no sentence", key, sentence)
+				t.Errorf("%s: %q is not a sentence", key, sentence)
 			}
 		}
 		if m.Explanation == "" {
-			t.Errorf("%s says nothing", key)
+			t.Errorf("%s has no explanation", key)
 		}
 	}
 }
 
-func TestAReasonOfSomebodyElseStandsForItself(t *testing.T) {
-	if got := MeaningOf("Ready", "Fancy").Explanation; got != "Ready says Fancy." {
+func TestMeaningOfUnknownReason(t *testing.T) {
+	if got := MeaningOf("Ready", "Fancy").Explanation; got != "The condition Ready reports Fancy." {
 		t.Errorf("got %q", got)
 	}
 }
 
-// A command is pasted as it stands: nothing may follow it, and there is one.
-func TestCommandsComeLast(t *testing.T) {
+// The command in an advice can be pasted into a shell: there is only one, and nothing follows it.
+func TestAdviceEndsWithItsCommand(t *testing.T) {
 	for reason, m := range meanings() {
 		i := strings.Index(m.Do, "kubectl ")
 		if i < 0 {
@@ -122,7 +122,7 @@ func TestCommandsComeLast(t *testing.T) {
 		command := m.Do[i:]
 		if strings.HasSuffix(command, ".") || strings.ContainsAny(command, ",;:") || strings.Contains(command, ". ") ||
 			strings.Contains(command[1:], "kubectl ") {
-			t.Errorf("%s: in %q something follows the command", reason, m.Do)
+			t.Errorf("%s: in %q, text follows the command", reason, m.Do)
 		}
 	}
 }

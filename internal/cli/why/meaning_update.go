@@ -2,32 +2,33 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// updateMeanings are the reasons of UpToDate.
+// updateMeanings returns the meanings of the reasons of UpToDate.
 func updateMeanings() map[string]Meaning {
 	return map[string]Meaning{
-		v1beta1.ReasonUpToDate: {Explanation: "Its instance is what its specification asks for."},
-		v1beta1.ReasonUpdatePending: {Explanation: "Its specification has changed, and its instance is not changed yet.",
-			Ends: "It begins when nothing holds it any more: a pause, or the machine's own start."},
-		v1beta1.ReasonUpdating:  {Explanation: "Its instance is being changed in place."},
-		v1beta1.ReasonReplacing: {Explanation: "Its instance is being replaced under the same machine: the old one goes first, then a new one is made.", Ends: "It goes on by itself, and takes as long as a drain and a launch."},
+		v1beta1.ReasonUpToDate: {Explanation: "The instance matches the specification of the machine."},
+		v1beta1.ReasonUpdatePending: {Explanation: "The specification of the machine has changed, and the update of its instance has not started yet.",
+			Ends: "The update starts when nothing prevents it any more, such as a pause, or the creation of the machine."},
+		v1beta1.ReasonUpdating: {Explanation: "The instance is being updated in place."},
+		v1beta1.ReasonReplacing: {Explanation: "The instance is being replaced under the same Machine: Machinist deletes the old instance, and then creates a new one.",
+			Ends: "The replacement continues automatically. It takes as long as a drain and a creation."},
 		v1beta1.ReasonWaitingForAgent: {
-			Explanation: "The agent on its node was asked to update it, and has not answered.",
-			Ends:        "It goes on when the agent sets " + v1beta1.NodeAnnotationUpdateResult + " on the node.",
-			Do:          "See whether the agent runs on that node.",
+			Explanation: "The agent on the Node was asked to update the machine, and has not answered.",
+			Ends:        "Machinist continues when the agent sets " + v1beta1.NodeAnnotationUpdateResult + " on the Node.",
+			Do:          "Check that the agent runs on the Node.",
 		},
 		v1beta1.ReasonUnsupportedChange: {
-			Explanation: "Its provider can neither make the change in place nor replace the instance. The old one goes on running.",
-			Ends:        "Nothing is tried until the specification changes.",
-			Do:          "Take the change back, or delete the machine so that its set makes a new one.",
+			Explanation: "The provider can neither make the change in place nor replace the instance. The instance keeps running without the change.",
+			Ends:        "Machinist does not try again until the specification changes.",
+			Do:          "Undo the change, or delete the machine so that its set creates a new one.",
 		},
-		v1beta1.ReasonUpdateError: {Explanation: "The change of its instance failed. The instance goes on as it is.",
-			Ends: "It is tried again by itself, unless the driver cannot make such a change at all.",
-			Do:   "The message says what failed: mend that, or take the change back. " + tryNow},
-		v1beta1.ReasonUpdateTimeout: {Explanation: "The change of its instance takes longer than timeouts.update.",
-			Ends: "It is still followed, and may end well.",
-			Do:   "Inspect the instance; delete the machine if it is of no use any more."},
-		v1beta1.ConditionUpToDate + "/" + v1beta1.ReasonUnknownTypeVersion: {Explanation: "Its label " +
-			v1beta1.LabelTypeVersion + " names a schema that this version does not know: it is not changed.",
+		v1beta1.ReasonUpdateError: {Explanation: "The update of the instance failed. The instance keeps running without the change.",
+			Ends: "Machinist tries again automatically, unless the driver does not support such a change at all.",
+			Do:   "Fix the error in the message, or undo the change. " + tryNow},
+		v1beta1.ReasonUpdateTimeout: {Explanation: "The update of the instance takes longer than timeouts.update.",
+			Ends: "Machinist keeps waiting for the update, which may still succeed.",
+			Do:   "Inspect the instance. If it no longer works, delete the machine."},
+		v1beta1.ConditionUpToDate + "/" + v1beta1.ReasonUnknownTypeVersion: {Explanation: "The label " +
+			v1beta1.LabelTypeVersion + " names a version of the types that this version of Machinist does not know, so the machine is not updated.",
 			Ends: untilChanged},
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Rules: max-unhealthy-stops-remediation, deleted-node-replaced-at-once.
-func TestWhySaysThatTheBuiltInPolicyStops(t *testing.T) {
+func TestExplainReportsThatBuiltInPolicyStops(t *testing.T) {
 	silent := machine(phase(v1beta1.MachineUnhealthy), no(v1beta1.ConditionReady, v1beta1.ReasonNodeUnresponsive, "",
 		time.Minute),
 		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "", time.Minute))
@@ -16,21 +16,21 @@ func TestWhySaysThatTheBuiltInPolicyStops(t *testing.T) {
 		return Explain(Facts{Now: now, Machine: m, Provider: running, Unchecked: append(others, *m)})
 	}
 	mustReport(t, explain(silent, *silent), "machine/web-1", v1beta1.ReasonTooManyUnhealthy,
-		"of the 2 machines", "2 are not well", "more than 1", "kubectl annotate machines.machinist.dev web-1 -n prod machinist.dev/remediate=")
+		"2 of the 2 machines", "at most 1 may be", "kubectl annotate machines.machinist.dev web-1 -n prod machinist.dev/remediate=")
 	for _, f := range explain(silent, *machine()) {
 		if f.Reason == v1beta1.ReasonTooManyUnhealthy {
-			t.Errorf("one of two is not replaced: %+v", f)
+			t.Errorf("one unhealthy machine of two is not replaced: %+v", f)
 		}
 	}
 	gone := machine(phase(v1beta1.MachineUnhealthy), no(v1beta1.ConditionReady, v1beta1.ReasonNodeGone, "", time.Minute),
 		no(v1beta1.ConditionRegistered, v1beta1.ReasonNodeGone, "", time.Minute),
 		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeGone, "", time.Minute))
-	mustReport(t, explain(gone, *machine()), "machine/web-1", v1beta1.ReasonNodeGone, "replaced at once",
+	mustReport(t, explain(gone, *machine()), "machine/web-1", v1beta1.ReasonNodeGone, "requests its replacement at once",
 		"kubectl annotate machines.machinist.dev web-1 -n prod machinist.dev/skip-remediation=")
 }
 
-func TestTheDefaultOfMaxUnhealthyIsThatOfTheAPI(t *testing.T) {
+func TestDefaultMaxUnhealthyMatchesTheAPI(t *testing.T) {
 	if v1beta1.DefaultMaxUnhealthy != "40%" || defaultMaxUnhealthy != 40 {
-		t.Errorf("the API's default is %s, and why goes by %d%%", v1beta1.DefaultMaxUnhealthy, defaultMaxUnhealthy)
+		t.Errorf("the default in the API is %s, and in why %d%%", v1beta1.DefaultMaxUnhealthy, defaultMaxUnhealthy)
 	}
 }

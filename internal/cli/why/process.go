@@ -11,94 +11,96 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// leaseLeniency is how much later than its time a lease may be renewed until nobody counts as running.
+// leaseLeniency is how long after the end of its Lease a process still counts as running.
 const leaseLeniency = 5 * time.Second
 
-// Process is one of Machinist's processes as its lease tells of it.
+// Process is the state of a process of Machinist as its Lease shows it.
 type Process struct {
-	// Name is that of its lease.
+	// Name is the name of the Lease.
 	Name string `json:"name"`
-	// Known says that there is such a lease and that it could be read; the rest means nothing otherwise.
+	// Known is true if the Lease exists and could be read. Otherwise Running and Seen mean nothing.
 	Known bool `json:"known"`
-	// Running says that one holds the lease and renews it.
+	// Running is true if a process holds the Lease and renews it.
 	Running bool `json:"running"`
-	// Seen is when the lease was last renewed.
+	// Seen is when the Lease was last renewed.
 	Seen *time.Time `json:"seen,omitempty"`
-	// Searched are the namespaces in which the lease was looked for and is not.
+	// Searched are the namespaces in which the Lease was not found.
 	Searched []string `json:"searched,omitempty"`
 }
 
-// Judge reads a lease.
+// Judge returns the state of the process that a Lease belongs to.
 func Judge(lease *coordinationv1.Lease, now time.Time) Process {
 	p := Process{Name: lease.Name, Known: true}
 	if lease.Spec.RenewTime == nil {
 		return p
 	}
 	p.Seen = at(lease.Spec.RenewTime.Time)
-	lasts := 15 * time.Second
+	duration := 15 * time.Second
 	if lease.Spec.LeaseDurationSeconds != nil {
-		lasts = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+		duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
 	}
-	blocked := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
-	p.Running = blocked && now.Sub(*p.Seen) <= lasts+leaseLeniency
+	held := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
+	p.Running = held && now.Sub(*p.Seen) <= duration+leaseLeniency
 	return p
 }
 
-// Trouble says that the process does not run, or that this is not known, and more about it; both are empty if it runs.
+// Trouble returns a sentence in two parts: that the process does not run, or that its Lease was not found, and details.
+// Both are empty if the process runs.
 func (p Process) Trouble(now time.Time) (what, more string) {
 	switch {
 	case p.Running:
 	case p.Known && p.Seen != nil:
-		return "No process " + p.Name + " is running",
-			fmt.Sprintf(", for %s now: what is written here is what it last saw.", printer.Age(now, *p.Seen))
+		return "The process " + p.Name + " is not running.",
+			fmt.Sprintf(" Its Lease was last renewed %s ago, so what you see here may be outdated.", printer.Age(now, *p.Seen))
 	case p.Known:
-		return "No process " + p.Name + " is running.", ""
+		return "The process " + p.Name + " is not running.", ""
 	case len(p.Searched) > 0:
-		return "No lease of " + p.Name,
-			" in " + strings.Join(p.Searched, ", ") + ": is it running? (--system-namespace says where its lease is.)"
+		return "The process " + p.Name + " may not be running.", " It has no Lease in " + strings.Join(p.Searched, ", ") +
+			". If its Lease is elsewhere, name the namespace with --system-namespace."
 	}
 	return "", ""
 }
 
-// absent returns the finding that a process is not running, if that is known.
-func (p Process) absent(about, what string) []Finding {
+// notRunning returns the finding that a process is not running, or that its Lease was not found. In the latter case,
+// consequence is the part of the finding that describes what happens if the process is not running.
+func (p Process) notRunning(about, consequence string) []Finding {
 	switch {
 	case p.Known && !p.Running:
 		f := Finding{
 			About: about, Reason: NoProcess, Since: p.Seen,
-			What: fmt.Sprintf("No process %s is running, so nothing is done about it.", p.Name),
-			Ends: "It goes on when the process is back; what is written below is what it last saw.",
-			Do:   fmt.Sprintf("Start %s, or see why it does not stay up or does not reach this cluster.", p.Name),
+			What: fmt.Sprintf("The process %s is not running, so this object is not processed.", p.Name),
+			Ends: "Machinist continues when the process runs again. Other findings date from before it stopped.",
+			Do:   fmt.Sprintf("Start %s, or find out why it exits or cannot reach this cluster.", p.Name),
 		}
 		return []Finding{f}
 	case !p.Known && len(p.Searched) > 0:
 		return []Finding{{
 			About: about, Reason: NoProcess,
-			What: fmt.Sprintf("It is not known whether a process %s is running: it has no lease in %s.", p.Name,
+			What: fmt.Sprintf("The process %s may not be running: it has no Lease in %s.", p.Name,
 				strings.Join(p.Searched, ", ")),
-			Ends: cmp.Or(what, "If none runs, nothing is done."),
-			Do:   "Start one. If it runs with another --leader-election-namespace, name that with --system-namespace.",
+			Ends: cmp.Or(consequence, "If the process does not run, this object is not processed."),
+			Do:   "Start the process. If it runs and its Lease is in another namespace (--leader-election-namespace), name this namespace with --system-namespace.",
 		}}
 	}
 	return nil
 }
 
-// Reasons of findings that no condition tells.
+// Reasons of findings that no condition reports.
 const (
-	// NoProcess is the reason for a process that is not running.
+	// NoProcess is the reason for a process that does not run.
 	NoProcess = "NoProcess"
-	// Unobserved is that of a change that no process has acted upon yet.
+	// Unobserved is the reason for a change that no process has processed yet.
 	Unobserved = "Unobserved"
-	// OwnerDeleting is that of a machine whose owner is being deleted.
+	// OwnerDeleting is the reason for a machine whose owner is being deleted.
 	OwnerDeleting = "OwnerDeleting"
-	// OtherFinalizers is that of an object that finalizers of other controllers hold.
+	// OtherFinalizers is the reason for an object that finalizers of other controllers keep.
 	OtherFinalizers = "ForeignFinalizers"
-	// NoOwner is that of a machine that nobody replaces.
+	// NoOwner is the reason for a machine that is not replaced because no set owns it.
 	NoOwner = "NoOwner"
-	// NoBudget is that of a machine whose deployment replaces none.
+	// NoBudget is the reason for a machine whose owner replaces no machines (maxInFlight is 0).
 	NoBudget = "NoBudget"
-	// DisruptionDenied is that of a machine that a disruption budget, or an annotation on it, does not let be replaced.
+	// DisruptionDenied is the reason for a machine whose replacement is prevented by a disruption budget or an annotation.
 	DisruptionDenied = "DisruptionDenied"
-	// RemediationSkipped is that of a machine that is exempt from remediation.
+	// RemediationSkipped is the reason for a machine that is exempt from remediation.
 	RemediationSkipped = "RemediationSkipped"
 )

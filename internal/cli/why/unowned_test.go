@@ -11,11 +11,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// mustReport checks that a finding holds some text, and that nothing claims that the machine waits for nothing.
+// mustReport checks that a finding contains texts, and that no finding says that the object waits for nothing.
 func mustReport(t *testing.T, findings []Finding, about, reason string, texts ...string) Finding {
 	t.Helper()
 	for _, f := range findings {
-		if strings.Contains(f.What, "It waits for nothing") {
+		if strings.Contains(f.What, "waits for nothing") {
 			t.Errorf("%s: %q", f.About, f.What)
 		}
 	}
@@ -25,7 +25,7 @@ func mustReport(t *testing.T, findings []Finding, about, reason string, texts ..
 		}
 		for _, text := range texts {
 			if !strings.Contains(f.What+f.Message+f.Ends+f.Do, text) {
-				t.Errorf("%+v does not say %q", f, text)
+				t.Errorf("%+v does not contain %q", f, text)
 			}
 		}
 		return f
@@ -55,9 +55,9 @@ func unownedMachine(labels map[string]string, from string) *v1beta1.Machine {
 }
 
 // Rule: why-says-who-owns-no-machine.
-func TestWhyNoSetOwnsAMachine(t *testing.T) {
-	skipped := said(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue, v1beta1.ReasonEnoughReplicas,
-		"The set has as many machines as it wants and does not adopt what matches: web-1")
+func TestExplainUnownedMachine(t *testing.T) {
+	skipped := newCondition(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue, v1beta1.ReasonEnoughReplicas,
+		"The set has enough machines, so it does not adopt these matching machines: web-1")
 	sets := []v1beta1.MachineSet{setOf("other", "", "red"), setOf("old", "web", "red"), setOf("new", "web", "blue")}
 	explain := func(m *v1beta1.Machine, sets []v1beta1.MachineSet) []Finding {
 		return Explain(Facts{Now: now, Machine: m, Sets: sets, Provider: running})
@@ -65,29 +65,29 @@ func TestWhyNoSetOwnsAMachine(t *testing.T) {
 	t.Run("its labels were changed", func(t *testing.T) {
 		f := mustReport(t, explain(unownedMachine(map[string]string{"color": "blue", "pool": "x"}, "d"), sets),
 			"machine/web-1", NoOwner,
-			"MachineSet new released it", "pool=web")
+			"MachineSet new released the machine", "pool=web")
 		if !strings.HasSuffix(f.Do, "kubectl label --overwrite machines.machinist.dev web-1 -n prod pool=web") {
 			t.Errorf("the command is %q", f.Do)
 		}
 	})
 	t.Run("its set is gone", func(t *testing.T) {
-		mustReport(t, explain(unownedMachine(nil, "gone"), sets), "machine/web-1", NoOwner, "does not exist any more")
+		mustReport(t, explain(unownedMachine(nil, "gone"), sets), "machine/web-1", NoOwner, "no longer exists")
 	})
 	t.Run("its set has enough", func(t *testing.T) {
 		sets := append(sets, setOf("alone", "", "green", skipped))
 		m := unownedMachine(map[string]string{"color": "green", "pool": "web"}, "")
-		mustReport(t, explain(m, sets), "machineset/alone", v1beta1.ReasonEnoughReplicas, "as many as wanted", "web-1")
+		mustReport(t, explain(m, sets), "machineset/alone", v1beta1.ReasonEnoughReplicas, "as many machines as replicas", "web-1")
 	})
-	t.Run("none ever did", func(t *testing.T) {
+	t.Run("no set ever owned it", func(t *testing.T) {
 		if f := explain(unownedMachine(map[string]string{"pool": "other"}, ""), sets); len(f) != 1 ||
-			!strings.HasPrefix(f[0].What, "It waits for nothing") {
+			!strings.HasPrefix(f[0].What, "The machine waits for nothing") {
 			t.Errorf("got %+v", f)
 		}
 	})
 }
 
 // Rule: refused-request-in-condition.
-func TestWhySaysThatACertificateIsNotApproved(t *testing.T) {
+func TestExplainReportsPendingCertificateRequest(t *testing.T) {
 	refused := no(v1beta1.ConditionCertificateApproved, v1beta1.ReasonServingCertificateNotApproved,
 		"A request of system:node:node-1 for a serving certificate is left pending (UnknownAddress): 10.0.0.6.", time.Hour)
 	mustReport(t, Explain(Facts{Now: now, Machine: machine(refused), Provider: running}), "machine/web-1",
@@ -98,7 +98,7 @@ func TestWhySaysThatACertificateIsNotApproved(t *testing.T) {
 		v1beta1.ReasonClientCertificateNotApproved, "WrongName")
 }
 
-func TestWhyAClassIsNotReady(t *testing.T) {
+func TestExplainClass(t *testing.T) {
 	class := func(conditions ...metav1.Condition) *v1beta1.MachineClass {
 		c := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "small", Generation: 1}}
 		c.Status.ObservedGeneration, c.Status.Conditions = 1, conditions
@@ -107,24 +107,24 @@ func TestWhyAClassIsNotReady(t *testing.T) {
 	explain := func(c *v1beta1.MachineClass) []Finding {
 		return ExplainClass(ClassFacts{Class: c, Provider: running})
 	}
-	ready := said(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonValid, "")
-	if f := explain(class(ready)); len(f) != 1 || !strings.HasPrefix(f[0].What, "It waits for nothing") {
+	ready := newCondition(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonValid, "")
+	if f := explain(class(ready)); len(f) != 1 || !strings.HasPrefix(f[0].What, "The class waits for nothing") {
 		t.Errorf("got %+v", f)
 	}
 	const about = "machineclass/small"
-	mustReport(t, explain(class(said(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonSecretNotFound,
+	mustReport(t, explain(class(newCondition(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonSecretNotFound,
 		"user-data"))),
 		about, v1beta1.ReasonSecretNotFound, "user-data")
-	mustReport(t, explain(class(ready, said(v1beta1.ConditionOrphanRemovalBlocked, metav1.ConditionTrue,
+	mustReport(t, explain(class(ready, newCondition(v1beta1.ConditionOrphanRemovalBlocked, metav1.ConditionTrue,
 		v1beta1.ReasonMostInstancesOrphaned, "3 of 3"))), about, v1beta1.ReasonMostInstancesOrphaned, "3 of 3")
 	mustReport(t, explain(class()), about, Unobserved)
 	changed := class(ready)
 	changed.Generation = 2
 	mustReport(t, explain(changed), about, Unobserved)
-	leaving := class(ready, said(v1beta1.ConditionDeleting, metav1.ConditionTrue, v1beta1.ReasonInUse, "web-1"))
-	leaving.Finalizers = []string{v1beta1.InUseFinalizer, "example.com/x"}
+	deleted := class(ready, newCondition(v1beta1.ConditionDeleting, metav1.ConditionTrue, v1beta1.ReasonInUse, "web-1"))
+	deleted.Finalizers = []string{v1beta1.InUseFinalizer, "example.com/x"}
 	at := ago(time.Minute)
-	leaving.DeletionTimestamp = &at
-	mustReport(t, explain(leaving), about, v1beta1.ReasonInUse, "web-1")
-	mustReport(t, explain(leaving), about, OtherFinalizers, "example.com/x")
+	deleted.DeletionTimestamp = &at
+	mustReport(t, explain(deleted), about, v1beta1.ReasonInUse, "web-1")
+	mustReport(t, explain(deleted), about, OtherFinalizers, "example.com/x")
 }

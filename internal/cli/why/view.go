@@ -11,26 +11,27 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// View is what a person who asked why is reported.
+// View is the output of machinist why for one object.
 type View struct {
-	// Now is the time at which it was so.
+	// Now is the time at which the objects were read.
 	Now time.Time `json:"now"`
-	// Object is what was asked about, as TYPE/NAME, in Namespace.
+	// Object is the explained object as TYPE/NAME. It is in Namespace.
 	Object    string `json:"object"`
 	Namespace string `json:"namespace"`
-	// State is its phase, or how many of its machines there are.
+	// State is the phase of a machine, or the numbers of machines of a fleet.
 	State string `json:"state,omitempty"`
-	// Node is that of a machine, if it has one.
+	// Node is the name of the machine's Node, if it has one.
 	Node string `json:"node,omitempty"`
-	// Findings are what it waits for, what stands first in its way first.
+	// Findings are what the object waits for, the first obstacle first.
 	Findings []Finding `json:"findings"`
-	// Failures are recent failures of the machines of a deployment, or of the machine, newest first. They may be repaired.
+	// Failures are recent failures of the machine, or of the machines of a deployment, newest first. The machines may have
+	// recovered.
 	Failures []Failure `json:"recentFailures,omitempty"`
-	// Unread says what could not be read, and why.
+	// Unread are sentences about objects that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Text writes it for people.
+// Text writes the view as text.
 func (v View) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
 	head := []string{s.Strong(v.Object) + " -n " + v.Namespace}
@@ -61,7 +62,7 @@ func (v View) failures(w io.Writer, s printer.Style) {
 	if len(shown) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s\n", s.Strong("Recent failures, also of machines that are repaired or gone:"))
+	fmt.Fprintf(w, "\n%s\n", s.Strong("Recent failures, including machines that recovered or are gone:"))
 	for _, f := range shown {
 		fmt.Fprintf(w, "  %s\n", f.Line(v.Now))
 	}
@@ -73,32 +74,32 @@ func (v View) finding(w io.Writer, f Finding, s printer.Style) {
 		what = f.About + ": " + what
 	}
 	fmt.Fprintln(w, s.Strong(printer.Clean(what)))
-	line := func(label, words string) {
-		if words = printer.Clean(words); words != "" {
-			fmt.Fprintf(w, "  %-9s %s\n", label, words)
+	line := func(label, text string) {
+		if text = printer.Clean(text); text != "" {
+			fmt.Fprintf(w, "  %-9s %s\n", label, text)
 		}
 	}
-	line("Which:", Few(f.Machines, 3))
+	line("Machines:", Few(f.Machines, 3))
 	line("Message:", f.Message)
 	if f.Since != nil {
-		line("Since:", fmt.Sprintf("%s (%s ago)", stamp(*f.Since), printer.Age(v.Now, *f.Since)))
+		line("Since:", fmt.Sprintf("%s (%s ago)", formatTime(*f.Since), printer.Age(v.Now, *f.Since)))
 	}
 	if f.Until != nil {
-		line("Until:", fmt.Sprintf("%s (in %s)", stamp(*f.Until), duration.HumanDuration(f.Until.Sub(v.Now))))
+		line("Until:", fmt.Sprintf("%s (in %s)", formatTime(*f.Until), duration.HumanDuration(f.Until.Sub(v.Now))))
 	}
-	line("Ends:", f.Ends)
+	line("Next:", f.Ends)
 	line("You can:", f.Do)
 	if s.Wide {
 		line("Reason:", strings.TrimPrefix(f.Condition+"/"+f.Reason, "/"))
 	}
 }
 
-// Few names at most so many, and says how many more there are.
-func Few(names []string, most int) string {
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+// Few joins at most limit names, and adds the number of the others.
+func Few(names []string, limit int) string {
+	if more := len(names) - limit; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), more)
 	}
 	return strings.Join(names, ", ")
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -19,11 +19,11 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// FieldManager is the manager of the annotations in metadata.managedFields.
+// FieldManager is the name of the field manager of the annotations in metadata.managedFields.
 const FieldManager = "machinist-autoscaling"
 
-// annotate applies the wanted annotations, without those that are not ours, if that changes anything. It returns the
-// group as it then is.
+// annotate applies the wanted annotations, except those that other managers own, if this changes anything. It returns
+// the group after that.
 func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, group client.Object,
 	wanted map[string]string) (client.Object, error) {
 	others := r.othersOf(key, group)
@@ -35,8 +35,8 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 		}
 		applied, err := r.apply(ctx, group, ours)
 		if err == nil {
-			// All of ours that was not applied again is gone.
-			r.setOthers(key, applied, leftOver(applied.GetAnnotations(), ours))
+			// The API server has removed our annotations that were not applied again. All others belong to other managers.
+			r.setOthers(key, applied, capacityExcept(applied.GetAnnotations(), ours))
 			return applied, nil
 		}
 		conflicts := conflictsOf(err, ours)
@@ -54,7 +54,7 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 	}
 }
 
-// differs reports whether the capacity annotations are other than ours and those of others together.
+// differs reports whether any capacity annotation differs from ours, except those that belong to others.
 func differs(annotations, ours, others map[string]string) bool {
 	for _, key := range capacityKeys() {
 		value, found := annotations[key]
@@ -68,8 +68,8 @@ func differs(annotations, ours, others map[string]string) bool {
 	return false
 }
 
-// leftOver returns the capacity annotations beside ours.
-func leftOver(annotations, ours map[string]string) map[string]string {
+// capacityExcept returns the capacity annotations that are not among ours.
+func capacityExcept(annotations, ours map[string]string) map[string]string {
 	var left map[string]string
 	for _, key := range capacityKeys() {
 		value, found := annotations[key]
@@ -83,8 +83,8 @@ func leftOver(annotations, ours map[string]string) map[string]string {
 	return left
 }
 
-// apply makes the annotations ours, and removes those that were and are not among them. It returns the answer. The UID
-// keeps it from creating the group again.
+// apply applies the annotations, and so removes all other annotations that this field manager owns. It returns the
+// group from the answer. Because of the UID, apply cannot create a group that was deleted.
 func (r *Reconciler) apply(ctx context.Context, group client.Object, annotations map[string]string) (client.Object,
 	error) {
 	gvk, err := r.Client.GroupVersionKindFor(group)
@@ -114,7 +114,7 @@ func (r *Reconciler) apply(ctx context.Context, group client.Object, annotations
 	return answer, nil
 }
 
-// conflictsOf returns the annotations that the API server did not let us change because others own them.
+// conflictsOf returns the annotations that the API server did not change because other managers own them.
 func conflictsOf(err error, ours map[string]string) (keys []string) {
 	var status apierrors.APIStatus
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -132,7 +132,8 @@ func conflictsOf(err error, ours map[string]string) (keys []string) {
 	return keys
 }
 
-// othersOf returns what is known of a group's annotations that are not ours, as far as they still have that value.
+// othersOf returns the capacity annotations of a group that are known to belong to other managers and that still have
+// the same value.
 func (r *Reconciler) othersOf(key types.NamespacedName, group client.Object) map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,14 +166,14 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	delete(r.others, key)
 }
 
-// report sets the condition ScalableFromZero, which is missing until there is a problem. An object that is no node
-// group loses it.
+// report writes the condition ScalableFromZero. The condition is missing until the first problem. It is removed from an
+// object that is no longer a node group.
 func (r *Reconciler) report(ctx context.Context, group client.Object, why Problem) error {
 	was := group
 	group = group.DeepCopyObject().(client.Object)
 	conditions := conditionsOf(group)
 	before := meta.FindStatusCondition(*conditions, v1beta1.ConditionScalableFromZero)
-	problem := fromZero(group.GetAnnotations(), why)
+	problem := scaleFromZeroProblem(group.GetAnnotations(), why)
 	switch {
 	case !IsNodeGroup(group.GetAnnotations()):
 		meta.RemoveStatusCondition(conditions, v1beta1.ConditionScalableFromZero)
@@ -180,7 +181,7 @@ func (r *Reconciler) report(ctx context.Context, group client.Object, why Proble
 		r.setCondition(group, metav1.ConditionFalse, problem)
 	case before != nil:
 		r.setCondition(group, metav1.ConditionTrue, Problem{v1beta1.ReasonCapacityKnown,
-			"The annotations under " + v1beta1.AutoscalerCapacityPrefix + " state what a Node of the group offers."})
+			"The annotations under " + v1beta1.AutoscalerCapacityPrefix + " state the capacity of a Node of the group."})
 	}
 	if equality.Semantic.DeepEqual(*conditionsOf(was), *conditions) {
 		return nil

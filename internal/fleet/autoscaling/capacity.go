@@ -25,9 +25,9 @@ func capacityKeys() []string {
 	}
 }
 
-// Capacity returns the annotations that describe a Node of the class with the template; what is not known has none.
-// Values of the class's spec win over those that its provider resolved. Startup taints are not part of it: they are
-// gone by the time that pods are scheduled.
+// Capacity returns the annotations that describe a Node of the class with the template. An unknown value has no
+// annotation. Values of the class's spec take precedence over those that its provider resolved. Startup taints are not
+// included, because they are gone when pods are scheduled.
 func Capacity(class *v1beta1.MachineClass, template *v1beta1.MachineSpec) map[string]string {
 	annotations := map[string]string{}
 	put := func(key, value string) {
@@ -68,7 +68,7 @@ func Capacity(class *v1beta1.MachineClass, template *v1beta1.MachineSpec) map[st
 	return annotations
 }
 
-// quantity returns the quantity of a resource, empty if there is none of it.
+// quantity returns the quantity of a resource, or "" if it is not positive.
 func quantity(resources corev1.ResourceList, name corev1.ResourceName) string {
 	q := resources[name]
 	if q.Sign() <= 0 {
@@ -77,7 +77,7 @@ func quantity(resources corev1.ResourceList, name corev1.ResourceName) string {
 	return q.String()
 }
 
-// number returns a quantity as a whole number, empty if there is none. The autoscaler reads no units in counts.
+// number returns a quantity as a whole number, or "" if it is not positive. The autoscaler accepts no units in counts.
 func number(q resource.Quantity) string {
 	if q.Value() <= 0 {
 		return ""
@@ -85,9 +85,9 @@ func number(q resource.Quantity) string {
 	return strconv.FormatInt(q.Value(), 10)
 }
 
-// gpuOf returns the extended resource that the autoscaler plans with, empty if there is none: it knows one for each
-// node group. The first by name whose last part begins with gpu wins, as in nvidia.com/gpu; otherwise the only extended
-// one.
+// gpuOf returns the extended resource for the autoscaler, or "" if there is none. The autoscaler supports one for each
+// node group. gpuOf returns the first resource by name whose last part begins with gpu, as in nvidia.com/gpu, or else
+// the only extended resource.
 func gpuOf(resources corev1.ResourceList) corev1.ResourceName {
 	var extended []corev1.ResourceName
 	for name, q := range resources {
@@ -108,7 +108,7 @@ func gpuOf(resources corev1.ResourceList) corev1.ResourceName {
 	return ""
 }
 
-// csiDrivers returns driver=limit pairs. The autoscaler takes 0 as no limit.
+// csiDrivers returns driver=limit pairs. For the autoscaler, 0 means no limit.
 func csiDrivers(drivers []v1beta1.CSIDriver) string {
 	pairs := make([]string, len(drivers))
 	for i, d := range drivers {
@@ -118,8 +118,8 @@ func csiDrivers(drivers []v1beta1.CSIDriver) string {
 	return strings.Join(pairs, ",")
 }
 
-// labels returns key=value pairs of the labels that the kubelet, the cloud's controller and the template put on a Node.
-// A value that cannot be one of a label is left out, because no Node will have it.
+// labels returns key=value pairs of the labels that the kubelet, the cloud controller and the template put on a Node.
+// It omits values that are not valid for a label, because no Node will have them.
 func labels(info *v1beta1.NodeInfo, stated *v1beta1.ClassCapacity, template map[string]string) string {
 	if info == nil {
 		info = &v1beta1.NodeInfo{}
@@ -151,12 +151,12 @@ func taints(all []corev1.Taint) string {
 	return strings.Join(texts, ",")
 }
 
-// Problem says why an autoscaler cannot scale a node group up from zero machines; an empty reason means that it can.
+// Problem is why an autoscaler cannot scale a node group up from zero machines. An empty reason means that it can.
 type Problem struct{ Reason, Message string }
 
-// fromZero judges the annotations of a node group as the autoscaler does, whoever wrote them. why is what is known to
-// be missing where they state no capacity.
-func fromZero(annotations map[string]string, why Problem) Problem {
+// scaleFromZeroProblem evaluates the annotations of a node group as the autoscaler does, whatever their owner is. It
+// returns why if they do not state the capacity.
+func scaleFromZeroProblem(annotations map[string]string, why Problem) Problem {
 	for _, key := range []string{v1beta1.AutoscalerCPUAnnotation, v1beta1.AutoscalerMemoryAnnotation,
 		v1beta1.AutoscalerEphemeralDiskAnnotation} {
 		if value := annotations[key]; value != "" {
@@ -182,6 +182,6 @@ func fromZero(annotations map[string]string, why Problem) Problem {
 
 func malformed(key, value, wanted string) Problem {
 	return Problem{v1beta1.ReasonMalformedCapacity, fmt.Sprintf(
-		"The group cannot be scaled from zero because an autoscaler cannot read metadata.annotations[%s]: %q is not %s. "+
-			"Correct it, or remove it to have it filled in.", key, value, wanted)}
+		"The group cannot be scaled from zero because the autoscaler cannot read metadata.annotations[%s]: %q is not %s. "+
+			"Correct the annotation, or remove it so that Machinist sets it.", key, value, wanted)}
 }

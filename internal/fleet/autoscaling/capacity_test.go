@@ -28,7 +28,7 @@ func resources(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// An autoscaler plans pods by what these annotations say, before there is any Node to see.
+// The autoscaler uses these annotations to simulate the Nodes of an empty group.
 //
 // Rules: capacity-of-empty-node-groups.
 func TestCapacity(t *testing.T) {
@@ -43,7 +43,7 @@ func TestCapacity(t *testing.T) {
 	}{
 		{name: "nothing is known", want: map[string]string{}},
 		{
-			name: "the provider's",
+			name: "values of the provider",
 			status: v1beta1.MachineClassStatus{NodeInfo: large, Capacity: resources("cpu", "4", "memory", "16Gi",
 				"ephemeral-storage", "100Gi", "pods", "110", "hugepages-2Mi", "0")},
 			want: map[string]string{"cpu": "4", "memory": "16Gi", "ephemeral-disk": "100Gi", "maxPods": "110",
@@ -51,7 +51,7 @@ func TestCapacity(t *testing.T) {
 					"topology.kubernetes.io/region=north,topology.kubernetes.io/zone=north-1"},
 		},
 		{
-			name: "the class wins over its provider, value by value",
+			name: "each value of the class takes precedence over its provider's",
 			stated: &v1beta1.ClassCapacity{Resources: resources("memory", "15Gi"), Zone: "north-2", InstanceType: "huge",
 				Region: "south", Architecture: "amd64"},
 			status: v1beta1.MachineClassStatus{NodeInfo: large, Capacity: resources("cpu", "3920m", "memory", "16Gi")},
@@ -60,7 +60,7 @@ func TestCapacity(t *testing.T) {
 					"topology.kubernetes.io/region=south,topology.kubernetes.io/zone=north-2"},
 		},
 		{
-			name:   "what the template puts on a Node",
+			name:   "labels and taints of the template",
 			status: v1beta1.MachineClassStatus{NodeInfo: &v1beta1.NodeInfo{Zone: "north-1"}},
 			node: v1beta1.NodeTemplate{
 				Labels: map[string]string{"pool": "batch", "empty": "", "topology.kubernetes.io/zone": "mine"},
@@ -72,12 +72,12 @@ func TestCapacity(t *testing.T) {
 				"taints": "dedicated=batch:NoSchedule,spot:NoExecute"},
 		},
 		{
-			name:   "GPUs are an extended resource",
+			name:   "a GPU and another device",
 			status: v1beta1.MachineClassStatus{Capacity: resources("example.com/fpga", "1", "nvidia.com/gpu", "2")},
 			want:   map[string]string{"gpu-type": "nvidia.com/gpu", "gpu-count": "2"},
 		},
 		{
-			name:   "another device that is the only one",
+			name:   "a single device that is not a GPU",
 			status: v1beta1.MachineClassStatus{Capacity: resources("habana.ai/gaudi", "8", "kubernetes.io/batch-cpu", "1")},
 			want:   map[string]string{"gpu-type": "habana.ai/gaudi", "gpu-count": "8"},
 		},
@@ -87,24 +87,24 @@ func TestCapacity(t *testing.T) {
 			want:   map[string]string{},
 		},
 		{
-			name:   "devices that are claimed",
+			name:   "a DRA driver",
 			stated: &v1beta1.ClassCapacity{DRADriver: &v1beta1.DRADriver{Name: "gpu.nvidia.com"}},
 			status: v1beta1.MachineClassStatus{Capacity: resources("nvidia.com/gpu", "2")},
 			want:   map[string]string{"dra-driver": "gpu.nvidia.com", "gpu-count": "2"},
 		},
 		{
-			name:   "devices that are claimed, and counted by the class",
+			name:   "a DRA driver with a number of devices",
 			stated: &v1beta1.ClassCapacity{DRADriver: &v1beta1.DRADriver{Name: "gpu.nvidia.com", Devices: 7}},
 			want:   map[string]string{"dra-driver": "gpu.nvidia.com", "gpu-count": "7"},
 		},
 		{
-			name: "volumes",
+			name: "CSI drivers",
 			stated: &v1beta1.ClassCapacity{CSIDrivers: []v1beta1.CSIDriver{{Name: "nfs.example.com"},
 				{Name: "disk.example.com", VolumeLimit: 25}}},
 			want: map[string]string{"csi-driver": "disk.example.com=25,nfs.example.com=0"},
 		},
 		{
-			name: "what no Node can offer is left out",
+			name: "invalid values are omitted",
 			status: v1beta1.MachineClassStatus{Capacity: resources("cpu", "0", "memory", "-1", "pods", "0"),
 				NodeInfo: &v1beta1.NodeInfo{InstanceType: "too large, and too odd"}},
 			want: map[string]string{},
@@ -121,19 +121,19 @@ func TestCapacity(t *testing.T) {
 }
 
 // Rules: empty-node-groups-report-unknown-capacity.
-func TestFromZero(t *testing.T) {
-	unknown := Problem{v1beta1.ReasonCapacityUnknown, "nobody says"}
+func TestScaleFromZeroProblem(t *testing.T) {
+	unknown := Problem{v1beta1.ReasonCapacityUnknown, "no capacity"}
 	for _, test := range []struct {
 		name        string
 		annotations map[string]string
 		reason      string
 		mentions    string
 	}{
-		{"nothing", nil, v1beta1.ReasonCapacityUnknown, "nobody says"},
+		{"no annotations", nil, v1beta1.ReasonCapacityUnknown, "no capacity"},
 		{"no memory", map[string]string{"cpu": "4"}, v1beta1.ReasonCapacityUnknown, ""},
 		{"no CPUs", map[string]string{"cpu": "0", "memory": "4Gi"}, v1beta1.ReasonCapacityUnknown, ""},
-		{"both", map[string]string{"cpu": "4", "memory": "4Gi"}, "", ""},
-		{"CPUs that are no quantity", map[string]string{"cpu": "many", "memory": "4Gi"},
+		{"CPUs and memory", map[string]string{"cpu": "4", "memory": "4Gi"}, "", ""},
+		{"CPUs that are not a quantity", map[string]string{"cpu": "many", "memory": "4Gi"},
 			v1beta1.ReasonMalformedCapacity, `/cpu]: "many" is not`},
 		{"a number of pods with a unit", map[string]string{"cpu": "4", "memory": "4Gi", "maxPods": "1k"},
 			v1beta1.ReasonMalformedCapacity, `/maxPods]: "1k" is not`},
@@ -143,7 +143,7 @@ func TestFromZero(t *testing.T) {
 			for name, value := range test.annotations {
 				annotations[v1beta1.AutoscalerCapacityPrefix+name] = value
 			}
-			got := fromZero(annotations, unknown)
+			got := scaleFromZeroProblem(annotations, unknown)
 			if got.Reason != test.reason || !strings.Contains(got.Message, test.mentions) {
 				t.Errorf("got %+v, want reason %q, message with %q", got, test.reason, test.mentions)
 			}
@@ -163,9 +163,10 @@ func TestBounds(t *testing.T) {
 		{name: "none"},
 		{"both", map[string]string{smallest: "0", largest: "4"}, true, 0, 4, ""},
 		{"only the largest", map[string]string{largest: "4"}, true, 0, 4, ""},
-		{"no number", map[string]string{smallest: "few", largest: "4"}, true, 0, 0, `min-size]: "few"`},
+		{"not a number", map[string]string{smallest: "few", largest: "4"}, true, 0, 0, `min-size]: "few"`},
 		{"negative", map[string]string{smallest: "0", largest: "-4"}, true, 0, 0, `max-size]: "-4"`},
-		{"the wrong way round", map[string]string{smallest: "5", largest: "4"}, true, 0, 0, "less than the smallest size, 5"},
+		{"smallest above largest",
+			map[string]string{smallest: "5", largest: "4"}, true, 0, 0, "less than the smallest size, 5"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := IsNodeGroup(test.annotations); got != test.group {

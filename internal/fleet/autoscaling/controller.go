@@ -17,23 +17,24 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// Options are what a Reconciler works with.
+// Options are the dependencies of a Reconciler.
 type Options struct {
 	// Client reads the control cluster from the cache, and writes to it.
 	Client client.Client
 	Clock  clock.PassiveClock
 }
 
-// Reconciler keeps the annotations of node groups that say what their Nodes offer, and the condition ScalableFromZero.
+// Reconciler writes the capacity annotations of node groups and the condition ScalableFromZero.
 type Reconciler struct {
 	Options
 
 	mu sync.Mutex
-	// others are the annotations of each group that are not ours, and are written again only if they change.
+	// others are the capacity annotations of each group that belong to other managers. The Reconciler does not try to
+	// apply them until they change.
 	others map[types.NamespacedName]othersOf
 }
 
-// othersOf has the values of the capacity annotations of one object that the API server says are not ours.
+// othersOf has the values of those capacity annotations of an object that belong to other managers.
 type othersOf struct {
 	uid    types.UID
 	values map[string]string
@@ -64,15 +65,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return reconcile.Result{}, nil // It was deleted meanwhile.
+		return reconcile.Result{}, nil // The group was deleted meanwhile.
 	case apierrors.IsConflict(err):
-		// Somebody else wrote first. The event of their write may have been before this pass.
+		// Another client wrote first. The event of its write may have come before this pass.
 		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
 	}
 	return reconcile.Result{}, err
 }
 
-// get returns a MachineDeployment or MachineSet, nil if it does not exist.
+// get returns a MachineDeployment or MachineSet, or nil if it does not exist.
 func (r *Reconciler) get(ctx context.Context, key types.NamespacedName) (client.Object, error) {
 	kind, name := split(key)
 	var group client.Object = &v1beta1.MachineDeployment{}
@@ -87,8 +88,8 @@ func (r *Reconciler) get(ctx context.Context, key types.NamespacedName) (client.
 	return group, nil
 }
 
-// capacity returns the wanted annotations of a group, and what to report if they do not suffice. What is no node group
-// has none.
+// capacity returns the wanted annotations of a group, and the problem to report if they do not suffice. An object that
+// is not a node group has no annotations.
 func (r *Reconciler) capacity(ctx context.Context, group client.Object) (map[string]string, Problem, error) {
 	if !IsNodeGroup(group.GetAnnotations()) {
 		return nil, Problem{}, nil
@@ -96,8 +97,8 @@ func (r *Reconciler) capacity(ctx context.Context, group client.Object) (map[str
 	template := templateOf(group)
 	if template.ClassRef == nil {
 		return Capacity(&v1beta1.MachineClass{}, template), Problem{v1beta1.ReasonNoClass,
-			"The group cannot be scaled from zero because its template has no classRef: no provider states what an inline " +
-				"providerSpec offers. Move it into a MachineClass, or " + writeThem}, nil
+			"The group cannot be scaled from zero because its template has no classRef, and no provider reports the capacity " +
+				"of an inline providerSpec. Move the providerSpec into a MachineClass, or " + orAnnotate}, nil
 	}
 	class := &v1beta1.MachineClass{}
 	key := types.NamespacedName{Namespace: group.GetNamespace(), Name: template.ClassRef.Name}
@@ -114,8 +115,9 @@ func (r *Reconciler) capacity(ctx context.Context, group client.Object) (map[str
 		message += fmt.Sprintf("The class is not Ready: %s. ", ready.Reason)
 	}
 	return Capacity(class, template), Problem{v1beta1.ReasonCapacityUnknown,
-		message + "Set spec.capacity.resources of the class, or " + writeThem}, nil
+		message + "Set spec.capacity.resources of the class, or " + orAnnotate}, nil
 }
 
-const writeThem = "write the annotations " + v1beta1.AutoscalerCPUAnnotation + " and " +
+// orAnnotate is the end of a message that suggests to write the annotations by hand.
+const orAnnotate = "write the annotations " + v1beta1.AutoscalerCPUAnnotation + " and " +
 	v1beta1.AutoscalerMemoryAnnotation + " on the group."

@@ -1,13 +1,14 @@
-// Package autoscaling tells cluster-autoscaler what the Nodes of an empty node group will offer.
+// Package autoscaling publishes the capacity of the Nodes of an empty node group for cluster-autoscaler.
 //
-// A node group is a MachineDeployment or a MachineSet with the annotations of the autoscaler's smallest and largest
-// size. While it has Nodes, the autoscaler takes one as a model. While it has none, the autoscaler reads annotations
-// under capacity.cluster-autoscaler.kubernetes.io, which this package keeps on the group: Capacity computes them from
-// the MachineClass and the template, the Reconciler writes them.
+// A node group is a MachineDeployment or a MachineSet with the annotations for the autoscaler's smallest and largest
+// size. While the group has Nodes, the autoscaler uses one of them as a model. While it has none, the autoscaler reads
+// annotations under capacity.cluster-autoscaler.kubernetes.io. This package writes these annotations: Capacity computes
+// them from the MachineClass and the template, and the Reconciler applies them to the group.
 //
-// The annotations are written by server-side apply without force, so the API server knows which ones are ours. One
-// that a person wrote is theirs: it stays as it is, and wins. One of ours goes when its source goes.
+// The Reconciler uses server-side apply without force, so the API server knows which annotations Machinist owns. An
+// annotation of another owner, for example of an administrator, stays as it is and takes precedence. An annotation of
+// Machinist is removed when its source is removed.
 //
-// (kubernetes/autoscaler 1.36, cloudprovider/clusterapi: clusterapi_unstructured.go and clusterapi_utils.go say how the
-// annotations are read, clusterapi_nodegroup.go which groups are left out.)
+// For how the autoscaler reads the annotations, see kubernetes/autoscaler 1.36, cloudprovider/clusterapi,
+// clusterapi_unstructured.go and clusterapi_utils.go. For which groups it skips, see clusterapi_nodegroup.go.
 package autoscaling

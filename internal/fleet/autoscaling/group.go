@@ -9,16 +9,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// IsNodeGroup reports whether a MachineDeployment or MachineSet is meant to be sized by an autoscaler: it has an
-// annotation of a smallest or largest size.
+// IsNodeGroup reports whether an autoscaler sizes a MachineDeployment or MachineSet: it has an annotation for the
+// smallest or the largest size.
 func IsNodeGroup(annotations map[string]string) bool {
 	_, hasMin := annotations[v1beta1.AutoscalerMinSizeAnnotation]
 	_, hasMax := annotations[v1beta1.AutoscalerMaxSizeAnnotation]
 	return hasMin || hasMax
 }
 
-// Bounds returns the smallest and largest size of a node group. A missing annotation is 0. The error names the
-// annotation that cluster-autoscaler cannot read: it then sees none of its groups.
+// Bounds returns the smallest and largest size of a node group. A missing annotation counts as 0. The error names an
+// annotation that cluster-autoscaler cannot read. Because of such an annotation, it ignores all its groups.
 func Bounds(annotations map[string]string) (smallest, largest int, err error) {
 	if smallest, err = bound(annotations, v1beta1.AutoscalerMinSizeAnnotation); err != nil {
 		return 0, 0, err
@@ -53,8 +53,8 @@ func templateOf(o client.Object) *v1beta1.MachineSpec {
 	return &o.(*v1beta1.MachineSet).Spec.Template.Spec
 }
 
-// ClassOf returns the name of the class of a node group, empty if it has none or o is no node group. It is the index
-// by which a class finds its groups.
+// ClassOf returns the name of the class of a node group, or "" if o has no class or is not a node group. An index by
+// this value finds the groups of a class.
 func ClassOf(o client.Object) string {
 	if ref := templateOf(o).ClassRef; ref != nil && IsNodeGroup(o.GetAnnotations()) {
 		return ref.Name

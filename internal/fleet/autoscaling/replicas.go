@@ -2,9 +2,9 @@ package autoscaling
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// Replicas returns the number of machines for a MachineDeployment or MachineSet whose spec.replicas is left out: the
-// current number, nil for a new object. A new one gets the default, or the nearest size within the autoscaler's bounds.
-// A bound that cannot be read does not count.
+// Replicas returns the number of machines for a MachineDeployment or MachineSet without spec.replicas. current is the
+// current number of machines, which Replicas returns, or nil for a new object. A new object gets the default, or the
+// nearest size within the autoscaler's bounds. An invalid bound is ignored.
 func Replicas(annotations map[string]string, current *int32) int32 {
 	if current != nil {
 		return *current
@@ -21,5 +21,5 @@ func Replicas(annotations map[string]string, current *int32) int32 {
 	return int32(min(replicas, maxReplicas))
 }
 
-// maxReplicas is the greatest number that the schema allows.
+// maxReplicas is the maximum that the schema allows.
 const maxReplicas = 100000

@@ -9,7 +9,7 @@ import (
 )
 
 // Rule: replicas-left-out-are-kept.
-func TestReplicasThatAreLeftOut(t *testing.T) {
+func TestReplicas(t *testing.T) {
 	bounds := func(smallest, largest string) map[string]string {
 		annotations := map[string]string{}
 		if smallest != "" {
@@ -25,16 +25,16 @@ func TestReplicasThatAreLeftOut(t *testing.T) {
 		current     *int32
 		want        int32
 	}{
-		"new":                            {nil, nil, 1},
-		"new, with a smallest size":      {bounds("3", "10"), nil, 3},
-		"new, within the bounds":         {bounds("0", "10"), nil, 1},
-		"new, none may be":               {bounds("0", "0"), nil, 0},
-		"new, with one bound":            {bounds("5", ""), nil, 5},
-		"new, with bounds that are none": {bounds("many", "-1"), nil, 1},
-		"new, with too great a bound":    {bounds("99999999999", ""), nil, 100000},
-		"there already":                  {nil, ptr.To[int32](5), 5},
-		"there already, outside":         {bounds("7", "10"), ptr.To[int32](5), 5},
-		"there already, none":            {bounds("3", "10"), ptr.To[int32](0), 0},
+		"new":                                 {nil, nil, 1},
+		"new, with a smallest size":           {bounds("3", "10"), nil, 3},
+		"new, within the bounds":              {bounds("0", "10"), nil, 1},
+		"new, with both bounds 0":             {bounds("0", "0"), nil, 0},
+		"new, with one bound":                 {bounds("5", ""), nil, 5},
+		"new, with invalid bounds":            {bounds("many", "-1"), nil, 1},
+		"new, with a bound above the maximum": {bounds("99999999999", ""), nil, 100000},
+		"existing":                            {nil, ptr.To[int32](5), 5},
+		"existing, outside the bounds":        {bounds("7", "10"), ptr.To[int32](5), 5},
+		"existing, with no machines":          {bounds("3", "10"), ptr.To[int32](0), 0},
 	} {
 		if got := Replicas(test.annotations, test.current); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)

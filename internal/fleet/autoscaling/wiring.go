@@ -22,12 +22,14 @@ const (
 	kindDeployment = "MachineDeployment"
 )
 
-// keyOf returns the key of a group: a deployment and a set may have the same name.
+// keyOf returns the request for a group. Its name begins with the kind, because a deployment and a set may have the
+// same name.
 func keyOf(kind string, o client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: kind + "/" +
 		o.GetName()}}
 }
 
+// split returns the kind and the name of the group in a request of keyOf.
 func split(key types.NamespacedName) (kind string, name types.NamespacedName) {
 	kind, base, _ := strings.Cut(key.Name, "/")
 	return kind, types.NamespacedName{Namespace: key.Namespace, Name: base}
@@ -53,7 +55,7 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return indexer.IndexField(ctx, &v1beta1.MachineSet{}, setsByClass, class)
 }
 
-// Wiring is the one table of what triggers the controller.
+// Wiring lists the events that trigger a pass over a node group.
 func (r *Reconciler) Wiring() wiring.Controller {
 	keys := func(kind string) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
@@ -61,7 +63,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		})
 	}
 	return wiring.Controller{
-		// One at a time: a pass reads the cache, and seldom writes.
+		// One worker is enough, because a pass reads only from the cache and rarely writes.
 		Name: "autoscaling", Reconciler: r, Concurrency: 1,
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.MachineDeployment{}, Keys: keys(kindDeployment), Predicate: groupChanged()},
@@ -82,7 +84,7 @@ func (r *Reconciler) groupsOf(ctx context.Context, class client.Object) (request
 		if err := r.Client.List(ctx, list.ObjectList, client.InNamespace(class.GetNamespace()),
 			client.MatchingFields{list.index: class.GetName()}, client.UnsafeDisableDeepCopy,
 			client.DisableReadYourWritesConsistency); err != nil {
-			return nil // The cache is not filled yet; each group has an event of its own then.
+			return nil // The cache has not synced yet. Each group triggers an event when it has.
 		}
 	}
 	for i := range deployments.Items {
@@ -94,13 +96,13 @@ func (r *Reconciler) groupsOf(ctx context.Context, class client.Object) (request
 	return requests
 }
 
-// concerns reports whether there is anything to do about an object: it is a node group, or was one.
+// concerns reports whether an object is a node group, or still has annotations or the condition of one.
 func concerns(o client.Object) bool {
-	return IsNodeGroup(o.GetAnnotations()) || len(leftOver(o.GetAnnotations(), nil)) > 0 ||
+	return IsNodeGroup(o.GetAnnotations()) || len(capacityExcept(o.GetAnnotations(), nil)) > 0 ||
 		meta.FindStatusCondition(*conditionsOf(o), v1beta1.ConditionScalableFromZero) != nil
 }
 
-// groupChanged drops what says nothing about a Node of the group, and what is no node group.
+// groupChanged drops objects that are not node groups, and updates that do not affect a Node of the group.
 func groupChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return concerns(e.Object) },
@@ -111,14 +113,14 @@ func groupChanged() predicate.Predicate {
 			}
 			return was.GetUID() != is.GetUID() || is.GetDeletionTimestamp() != nil ||
 				IsNodeGroup(was.GetAnnotations()) != IsNodeGroup(is.GetAnnotations()) ||
-				differs(was.GetAnnotations(), leftOver(is.GetAnnotations(), nil), nil) ||
+				differs(was.GetAnnotations(), capacityExcept(is.GetAnnotations(), nil), nil) ||
 				!equality.Semantic.DeepEqual(templateOf(was).ClassRef, templateOf(is).ClassRef) ||
 				!equality.Semantic.DeepEqual(templateOf(was).Node, templateOf(is).Node)
 		},
 	}
 }
 
-// classChanged drops what says nothing about the Nodes of a class.
+// classChanged drops updates of a class that do not affect its Nodes.
 func classChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*v1beta1.MachineClass), e.ObjectNew.(*v1beta1.MachineClass)

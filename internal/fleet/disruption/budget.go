@@ -13,24 +13,24 @@ import (
 	"machinist.dev/machinist/internal/platform/window"
 )
 
-// Budget is a MachineDisruptionBudget as decisions use it. It does not change.
+// Budget is a parsed MachineDisruptionBudget. It is immutable.
 type Budget struct {
-	// NamespacedName of the budget.
+	// NamespacedName is the name of the budget.
 	types.NamespacedName
 
 	selector labels.Selector
-	// limit is a number of machines, or a percentage of those that are selected.
+	// limit is a number of machines, or a percentage of the selected machines.
 	limit      int
 	percentage bool
 	reasons    []v1beta1.DisruptionReason
 	windows    window.Set
-	// outside is whether the budget is in force while no window is open.
+	// outside is true if the budget is in force outside of its windows, and false if it is in force inside of them.
 	outside bool
 }
 
-// Parse returns what a budget says, and an error that names each field that cannot be understood. The budget that it
-// returns with an error allows nothing at any time: it selects by its selector if that is readable, and every machine
-// of the namespace else. What somebody meant to limit is not disrupted because of a typing error.
+// Parse parses a budget. The error names each invalid field. Together with an error, Parse returns a budget that allows
+// no disruption at any time, so that a typing error does not disrupt machines that the budget should protect. If the
+// selector is invalid too, this budget selects every machine of the namespace.
 func Parse(b *v1beta1.MachineDisruptionBudget) (*Budget, error) {
 	parsed := &Budget{
 		NamespacedName: types.NamespacedName{Namespace: b.Namespace, Name: b.Name},
@@ -45,7 +45,8 @@ func Parse(b *v1beta1.MachineDisruptionBudget) (*Budget, error) {
 	return parsed, nil
 }
 
-// Selector returns what selects the machines that a budget is about, also if the rest of it cannot be understood.
+// Selector returns the selector of a budget, even if other fields are invalid. For an invalid selector, it returns one
+// that selects everything.
 func Selector(b *v1beta1.MachineDisruptionBudget) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(&b.Spec.Selector)
 	if err != nil {
@@ -54,29 +55,29 @@ func Selector(b *v1beta1.MachineDisruptionBudget) labels.Selector {
 	return selector
 }
 
-// Selects reports whether the budget is about a machine of its namespace with these labels.
+// Selects reports whether the budget selects a machine of its namespace with these labels.
 func (b *Budget) Selects(machine map[string]string) bool {
 	return b.selector.Matches(labels.Set(machine))
 }
 
-// Asks reports whether a disruption for a reason has to ask the budget.
+// Asks reports whether a disruption for the reason needs room in the budget.
 func (b *Budget) Asks(reason v1beta1.DisruptionReason) bool {
 	return len(b.reasons) == 0 || slices.Contains(b.reasons, reason)
 }
 
-// InForce reports whether the budget limits disruptions at a time: always if it has no windows, else inside or outside
-// of them.
+// InForce reports whether the budget limits disruptions at the time now: always if it has no windows, and otherwise
+// inside or outside of them.
 func (b *Budget) InForce(now time.Time) bool {
 	return len(b.windows) == 0 || b.windows.Open(now) != b.outside
 }
 
-// NextChange returns when InForce changes next after a time, false if it does not.
+// NextChange returns when InForce changes next after now, or false if it never changes.
 func (b *Budget) NextChange(now time.Time) (time.Time, bool) {
 	return b.windows.NextChange(now)
 }
 
-// Allowed returns how many machines may be disrupted at a time of a number that the budget selects. A percentage is
-// rounded down, and at least 1 unless it is 0.
+// Allowed returns how many of the selected machines may be disrupted at a time. A percentage is rounded down, and is at
+// least 1 unless it is 0%.
 func (b *Budget) Allowed(selected int) int {
 	if !b.percentage || b.limit == 0 {
 		return b.limit

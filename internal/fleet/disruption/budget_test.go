@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// budgetOf returns a budget of a namespace that selects by a label, after a change.
+// budgetOf returns a budget that selects the pool db, after the change.
 func budgetOf(change func(*v1beta1.MachineDisruptionBudgetSpec)) *v1beta1.MachineDisruptionBudget {
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "b"},
 		Spec: v1beta1.MachineDisruptionBudgetSpec{
@@ -32,7 +32,7 @@ func nightly() []v1beta1.DisruptionWindow {
 }
 
 // Rule: budget-allows-number-or-percentage.
-func TestAllowedOfWhatABudgetSelects(t *testing.T) {
+func TestAllowed(t *testing.T) {
 	for _, test := range []struct {
 		written           string
 		selected, allowed int
@@ -46,13 +46,13 @@ func TestAllowedOfWhatABudgetSelects(t *testing.T) {
 			s.MaxDisrupted = intstr.Parse(test.written)
 		}))
 		if got := b.Allowed(test.selected); got != test.allowed || err != nil {
-			t.Errorf("%s of %d is %d (%v), want %d", test.written, test.selected, got, err, test.allowed)
+			t.Errorf("%s of %d machines allows %d (%v), want %d", test.written, test.selected, got, err, test.allowed)
 		}
 	}
 }
 
 // Rule: budget-asked-for-its-reasons.
-func TestReasonsThatHaveToAsk(t *testing.T) {
+func TestAsks(t *testing.T) {
 	every, err := Parse(budgetOf(nil))
 	if err != nil {
 		t.Fatal(err)
@@ -65,16 +65,16 @@ func TestReasonsThatHaveToAsk(t *testing.T) {
 	}
 	for _, reason := range v1beta1.DisruptionReasons {
 		if !every.Asks(reason) {
-			t.Errorf("a budget without reasons does not have %s ask", reason)
+			t.Errorf("a budget without reasons does not apply to %s", reason)
 		}
 		if want := reason == v1beta1.DisruptionRollout || reason == v1beta1.DisruptionExpiry; some.Asks(reason) != want {
-			t.Errorf("a budget for Rollout and Expiry has %s ask: %t", reason, !want)
+			t.Errorf("a budget for Rollout and Expiry applies to %s: %t", reason, !want)
 		}
 	}
 }
 
 // Rule: budget-in-force-by-windows.
-func TestWhenABudgetIsInForce(t *testing.T) {
+func TestInForce(t *testing.T) {
 	night, day := time.Date(2026, 5, 5, 22, 0, 0, 0, time.UTC), time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		windows     []v1beta1.DisruptionWindow
@@ -83,11 +83,13 @@ func TestWhenABudgetIsInForce(t *testing.T) {
 		afterNight  string
 		noChangeEnd bool
 	}{
-		"without windows":                 {night: true, day: true, noChangeEnd: true},
-		"without windows, inside":         {apply: v1beta1.ApplyInside, night: true, day: true, noChangeEnd: true},
-		"at night":                        {windows: nightly(), night: true, afterNight: "2026-05-06T04:00:00Z"},
-		"at night, inside":                {windows: nightly(), apply: v1beta1.ApplyInside, night: true, afterNight: "2026-05-06T04:00:00Z"},
-		"outside of the night, so by day": {windows: nightly(), apply: v1beta1.ApplyOutside, day: true, afterNight: "2026-05-06T04:00:00Z"},
+		"without windows":         {night: true, day: true, noChangeEnd: true},
+		"without windows, inside": {apply: v1beta1.ApplyInside, night: true, day: true, noChangeEnd: true},
+		"at night":                {windows: nightly(), night: true, afterNight: "2026-05-06T04:00:00Z"},
+		"at night, inside": {windows: nightly(), apply: v1beta1.ApplyInside, night: true,
+			afterNight: "2026-05-06T04:00:00Z"},
+		"outside of the night, so by day": {windows: nightly(), apply: v1beta1.ApplyOutside, day: true,
+			afterNight: "2026-05-06T04:00:00Z"},
 	} {
 		b, err := Parse(budgetOf(func(s *v1beta1.MachineDisruptionBudgetSpec) {
 			s.Windows, s.Apply = test.windows, test.apply
@@ -97,15 +99,15 @@ func TestWhenABudgetIsInForce(t *testing.T) {
 		}
 		next, found := b.NextChange(night)
 		if found == test.noChangeEnd || found && next.Format(time.RFC3339) != test.afterNight {
-			t.Errorf("%s: changes next at %v (%t)", name, next, found)
+			t.Errorf("%s: the next change is at %v (%t)", name, next, found)
 		}
 	}
 }
 
-// A budget that cannot be understood allows nothing, to the machines it is about. It harms no others.
+// An invalid budget allows no disruption of the machines that it selects. It does not affect others.
 //
 // Rule: bad-budget-allows-nothing.
-func TestABudgetThatCannotBeUnderstoodAllowsNothing(t *testing.T) {
+func TestInvalidBudgetAllowsNothing(t *testing.T) {
 	database, web := map[string]string{"pool": "db"}, map[string]string{"pool": "web"}
 	for name, test := range map[string]struct {
 		change func(*v1beta1.MachineDisruptionBudgetSpec)
@@ -118,23 +120,23 @@ func TestABudgetThatCannotBeUnderstoodAllowsNothing(t *testing.T) {
 		"maxDisrupted": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
 			s.MaxDisrupted = intstr.FromString("many")
 		}, "spec.maxDisrupted: Invalid value: \"many\"", false},
-		"a number below zero": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+		"a negative number": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
 			s.MaxDisrupted = intstr.FromInt32(-1)
 		}, "spec.maxDisrupted: Invalid value: \"-1\"", false},
-		"a number as a text": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+		"a number as a string": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
 			s.MaxDisrupted = intstr.FromString("3")
 		}, "spec.maxDisrupted: Invalid value: \"3\"", false},
-		"more than all": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+		"more than 100%": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
 			s.MaxDisrupted = intstr.FromString("101%")
 		}, "spec.maxDisrupted: Invalid value: \"101%\"", false},
-		"less than none": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+		"a negative percentage": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
 			s.MaxDisrupted = intstr.FromString("-5%")
 		}, "spec.maxDisrupted: Invalid value: \"-5%\"", false},
 		"a window": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
 			s.Windows = append(nightly(), v1beta1.DisruptionWindow{Schedule: "0 0 30 2 *",
 				Duration: metav1.Duration{Duration: time.Hour}})
-		}, "spec.windows[1].schedule: Invalid value: \"0 0 30 2 *\": never comes", false},
-		"nothing to be outside of": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
+		}, "spec.windows[1].schedule: Invalid value: \"0 0 30 2 *\": never matches", false},
+		"outside without windows": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
 			s.Apply = v1beta1.ApplyOutside
 		}, "spec.windows: Required value", false},
 		"apply": {func(s *v1beta1.MachineDisruptionBudgetSpec) {
@@ -155,24 +157,24 @@ func TestABudgetThatCannotBeUnderstoodAllowsNothing(t *testing.T) {
 				}
 			}
 			if _, found := b.NextChange(time.Unix(1e9, 0)); found || b.Allowed(100) != 0 {
-				t.Errorf("allows %d, changes: %t", b.Allowed(100), found)
+				t.Errorf("the budget allows %d machines; it changes: %t", b.Allowed(100), found)
 			}
 			if !b.Selects(database) || b.Selects(web) != test.all {
-				t.Errorf("selects its own: %t, others: %t", b.Selects(database), b.Selects(web))
+				t.Errorf("the budget selects its pool: %t, another pool: %t", b.Selects(database), b.Selects(web))
 			}
 			if !b.Asks(v1beta1.DisruptionRollout) || b.Asks(v1beta1.DisruptionExpiry) {
-				t.Error("the reasons are not those written")
+				t.Error("the budget does not apply to exactly its reasons")
 			}
 		})
 	}
 }
 
-func TestAnEmptySelectorSelectsEveryMachine(t *testing.T) {
+func TestEmptySelectorSelectsEveryMachine(t *testing.T) {
 	b, err := Parse(budgetOf(func(s *v1beta1.MachineDisruptionBudgetSpec) { s.Selector = metav1.LabelSelector{} }))
 	if err != nil || !b.Selects(nil) || !b.Selects(map[string]string{"pool": "web"}) {
-		t.Errorf("selects nothing, %v", err)
+		t.Errorf("the budget does not select every machine, %v", err)
 	}
 	if want := (types.NamespacedName{Namespace: "fleet", Name: "b"}); b.NamespacedName != want {
-		t.Errorf("it is %v, want %v", b.NamespacedName, want)
+		t.Errorf("the budget's name is %v, want %v", b.NamespacedName, want)
 	}
 }

@@ -13,34 +13,34 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// counted are the machines of a namespace. pending were granted when they were about to be read: such a write may be
-// settled since, and still be missing in them.
-type counted struct {
+// countedMachines are the machines of a namespace. pending are machines whose disruption was granted before the
+// machines were read. Their grants may be settled by now, although machines does not show the writes yet.
+type countedMachines struct {
 	machines []*v1beta1.Machine
 	pending  map[types.UID]bool
 }
 
-// count reads the budgets of a namespace and, if there are any, its machines. A budget that came meanwhile is among
-// them.
+// count reads the budgets of a namespace and, if there are any, its machines. The budgets include one that was created
+// while the machines were read.
 func (l *Ledger) count(ctx context.Context, namespace string,
 	machinesOf func(context.Context, string) ([]*v1beta1.Machine, error)) (budgets []*v1beta1.MachineDisruptionBudget,
-	of counted, err error) {
+	counted countedMachines, err error) {
 	if budgets, err = l.readBudgets(ctx, namespace); err != nil || len(budgets) == 0 {
-		return nil, counted{}, err
+		return nil, countedMachines{}, err
 	}
-	of.pending = l.pending(namespace)
-	if of.machines, err = machinesOf(ctx, namespace); err != nil {
-		return nil, counted{}, err
+	counted.pending = l.pending(namespace)
+	if counted.machines, err = machinesOf(ctx, namespace); err != nil {
+		return nil, countedMachines{}, err
 	}
 	if trusts, _ := l.trustsBudgets(namespace); trusts {
 		budgets, err = l.readBudgets(ctx, namespace)
 	}
-	return budgets, of, err
+	return budgets, counted, err
 }
 
-// readBudgets returns the budgets of a namespace, not to be changed. A process that begins reads them from the API
-// server once: its cache may begin with a list that is older than what the process before it knew, without a budget
-// that people made to stop everything.
+// readBudgets returns the budgets of a namespace. The caller must not change them. A process reads them from the API
+// server once, because its cache may start with a list that is older than what its predecessor knew. That list may lack
+// a budget that was created to stop all disruptions.
 func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
 	trusts, began := l.trustsBudgets(namespace)
 	cached, err := listBudgets(ctx, l.Client, namespace)
@@ -54,20 +54,20 @@ func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.
 	if freshness.SameObjects(cached, live) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.record(namespace).budgets.Confirm(began)
+		l.namespaceState(namespace).budgets.Confirm(began)
 	}
 	return withoutDeleted(live), nil
 }
 
-// trustsBudgets reports whether the cache has all budgets that a process before this one may have known.
+// trustsBudgets reports whether the cache has all budgets that a predecessor of this process may have known.
 func (l *Ledger) trustsBudgets(namespace string) (bool, freshness.Mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := &l.record(namespace).budgets
+	t := &l.namespaceState(namespace).budgets
 	return t.Confirmed(), t.Mark()
 }
 
-// listBudgets returns the budgets of a namespace as a client has them, not to be changed.
+// listBudgets lists the budgets of a namespace with a client. The caller must not change them.
 func listBudgets(ctx context.Context, from client.Reader,
 	namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
 	budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, from, &v1beta1.MachineDisruptionBudgetList{},
@@ -84,12 +84,12 @@ func withoutDeleted(budgets []*v1beta1.MachineDisruptionBudget) []*v1beta1.Machi
 	})
 }
 
-// pending returns the machines whose grants are yet to be settled, and will be.
+// pending returns the machines whose grants are not settled yet, without those whose writes have an unknown outcome.
 func (l *Ledger) pending(namespace string) map[types.UID]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	pending := map[types.UID]bool{}
-	for uid, unknown := range l.record(namespace).granted {
+	for uid, unknown := range l.namespaceState(namespace).granted {
 		if !unknown {
 			pending[uid] = true
 		}
@@ -97,11 +97,11 @@ func (l *Ledger) pending(namespace string) map[types.UID]bool {
 	return pending
 }
 
-// unsure reports whether nobody knows of a granted disruption whether it was written.
-func (l *Ledger) unsure(namespace string) bool {
+// hasUnknownOutcome reports whether the outcome of the write of a granted disruption is unknown.
+func (l *Ledger) hasUnknownOutcome(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, unknown := range l.record(namespace).granted {
+	for _, unknown := range l.namespaceState(namespace).granted {
 		if unknown {
 			return true
 		}
@@ -109,17 +109,17 @@ func (l *Ledger) unsure(namespace string) bool {
 	return false
 }
 
-// view returns how far these budgets are used.
-func (l *Ledger) view(namespace string, budgets []*v1beta1.MachineDisruptionBudget, of counted) *View {
-	r := l.record(namespace)
-	return NewView(r.understood(budgets), of.machines, func(uid types.UID) bool {
+// view returns the view of a namespace with the budgets and machines that count returned.
+func (l *Ledger) view(namespace string, budgets []*v1beta1.MachineDisruptionBudget, counted countedMachines) *View {
+	r := l.namespaceState(namespace)
+	return NewView(r.parse(budgets), counted.machines, func(uid types.UID) bool {
 		_, is := r.granted[uid]
-		return is || of.pending[uid]
+		return is || counted.pending[uid]
 	}, l.Clock.Now())
 }
 
-// cached returns the machines of a namespace as the cache has them.
-func (l *Ledger) cached(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
+// cachedMachines returns the machines of a namespace from the cache.
+func (l *Ledger) cachedMachines(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, l.Client, &v1beta1.MachineList{}, client.InNamespace(namespace))
 	if err != nil {
 		return nil, fmt.Errorf("list the machines that budgets select: %w", err)
@@ -127,15 +127,15 @@ func (l *Ledger) cached(ctx context.Context, namespace string) ([]*v1beta1.Machi
 	return machines, nil
 }
 
-// confirmed returns the machines of a namespace from the cache if that may be trusted, or else from a live list. What
-// other processes granted and wrote, or this one with an unknown outcome, is then counted.
-func (l *Ledger) confirmed(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
+// confirmedMachines returns the machines of a namespace from the cache if that may be trusted, or else from a live
+// list. So the count includes all writes of other processes, and all writes of this process with an unknown outcome.
+func (l *Ledger) confirmedMachines(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
 	version := ""
 	if l.CacheVersion != nil {
 		version = l.CacheVersion()
 	}
 	l.mu.Lock()
-	r := l.record(namespace)
+	r := l.namespaceState(namespace)
 	trusts, began := r.cache.Trusts(version), r.cache.Mark()
 	var unknown []types.UID
 	for uid, is := range r.granted {
@@ -145,7 +145,7 @@ func (l *Ledger) confirmed(ctx context.Context, namespace string) ([]*v1beta1.Ma
 	}
 	l.mu.Unlock()
 	if trusts {
-		return l.cached(ctx, namespace)
+		return l.cachedMachines(ctx, namespace)
 	}
 	list := &v1beta1.MachineList{}
 	machines, err := index.Shared[v1beta1.Machine](ctx, l.Live, list, client.InNamespace(namespace))
@@ -161,14 +161,14 @@ func (l *Ledger) confirmed(ctx context.Context, namespace string) ([]*v1beta1.Ma
 	return machines, nil
 }
 
-// understood returns the budgets as they are understood. What that takes is done once for each generation.
-func (r *record) understood(listed []*v1beta1.MachineDisruptionBudget) []*Budget {
-	budgets, now := make([]*Budget, len(listed)), make(map[types.UID]parsed, len(listed))
+// parse returns the parsed budgets. It parses each generation of a budget once.
+func (r *namespaceState) parse(listed []*v1beta1.MachineDisruptionBudget) []*Budget {
+	budgets, now := make([]*Budget, len(listed)), make(map[types.UID]parsedBudget, len(listed))
 	for i, b := range listed {
 		known, ok := r.parsed[b.UID]
 		if !ok || known.generation != b.Generation {
-			budget, _ := Parse(b) // One that cannot be understood allows nothing; its condition says why.
-			known = parsed{b.Generation, budget}
+			budget, _ := Parse(b) // An invalid budget allows no disruption, and its condition Valid reports the error.
+			known = parsedBudget{b.Generation, budget}
 		}
 		now[b.UID], budgets[i] = known, known.budget
 	}

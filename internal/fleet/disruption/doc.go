@@ -1,12 +1,13 @@
-// Package disruption decides which machines may be taken out of service although nobody asked for fewer machines: to
-// replace one that is unhealthy, old or of an old revision, or to change it in place. Each such decision asks the
-// MachineDisruptionBudgets of the machine's namespace, and this package is the only one that knows them.
+// Package disruption decides which machines may be taken out of service for another purpose than a scale-down: to
+// replace a machine that is unhealthy, too old or of an old revision, or to update it in place. Each such decision
+// needs room in the MachineDisruptionBudgets of the machine's namespace. Only this package evaluates budgets.
 //
-//   - machine.go says which machines are disrupted. It follows from what the Machine itself has, so that nothing has to
-//     be written for it, and a process that starts knows at once what the one before it did.
-//   - budget.go is a budget as it is understood.
-//   - view.go counts a namespace's machines against its budgets, and divides the room that is left. It is pure.
-//   - ledger.go keeps what this process has granted until it is written, and who waits.
+//   - machine.go determines which machines are disrupted. This depends only on the Machine object. So nothing else is
+//     written, and a process that starts knows immediately what its predecessor did.
+//   - budget.go parses a budget.
+//   - view.go counts the machines of a namespace against its budgets and divides the room that is left. It is pure.
+//   - ledger.go remembers what this process has granted but not written yet, and which controllers wait for room.
+//   - count.go reads the budgets and machines that a view needs.
 //
-// Budgets only ever take away. The bounds of a rollout, of a remediation and of a drain hold beside them.
+// Budgets can only forbid disruptions. The bounds of rollouts, remediations and drains apply in addition.
 package disruption

@@ -18,57 +18,57 @@ import (
 	"machinist.dev/machinist/internal/platform/keylock"
 )
 
-// forgetWaiting is how long after it last asked somebody still counts as waiting. Who waits asks at least every
-// DeniedPoll.
-const forgetWaiting = 3 * DeniedPoll
+// waitingTimeout is how long after its last request an asker still counts as waiting. An asker that waits asks again at
+// least every DeniedPoll.
+const waitingTimeout = 3 * DeniedPoll
 
-// DeniedPoll is how often who waits for room asks again without an event.
+// DeniedPoll is how often an asker that waits for room asks again without an event.
 const DeniedPoll = 30 * time.Second
 
 // Options are the dependencies of a Ledger.
 type Options struct {
 	// Client reads Machines and budgets from the cache, including this process's own writes.
 	Client client.Reader
-	// Live reads the control cluster itself.
+	// Live reads from the API server of the control cluster, without a cache.
 	Live  client.Reader
 	Clock clock.PassiveClock
-	// CacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is not
-	// known: then every grant counts a live list.
+	// CacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if that version
+	// is unknown. In that case every grant counts a live list.
 	CacheVersion func() string
 }
 
-// Ledger is where all controllers of a process ask before they disrupt a machine. It counts one grant after the other.
-// A nil Ledger grants everything.
+// Ledger grants disruptions to all controllers of a process, one grant after the other. A nil Ledger grants everything.
 //
-// All that outlasts the process is in the Machines. The Ledger itself remembers what it granted until that is written,
-// and who waits.
+// All permanent state is in the Machines. The Ledger only remembers what it has granted until that is written, and
+// which askers wait for room.
 type Ledger struct {
 	Options
-	// granting is locked, for a namespace, from the count of a Grant to its record. No other lock is held while it reads
-	// from the API server, so that neither another namespace nor a reader waits for that.
+	// granting is a lock for each namespace. Grant holds it from its count until the grant is recorded. No other lock is
+	// held during requests to the API server, so that neither other namespaces nor readers wait for them.
 	granting   keylock.Locks
 	mu         sync.Mutex
-	namespaces map[string]*record
+	namespaces map[string]*namespaceState
 }
 
-// record is what is remembered of a namespace.
-type record struct {
-	// cache says whether the cache of machines may be trusted, budgets that of budgets.
+// namespaceState is the state of the Ledger for a namespace.
+type namespaceState struct {
+	// cache tracks whether the cache of machines may be trusted, budgets whether the cache of budgets may be.
 	cache, budgets freshness.Tracker
-	// granted are machines whose disruption is not written yet. It is true for those of which nobody knows whether it was.
+	// granted are machines whose disruption is granted and not known to be written. The value is true if the write was
+	// sent and its outcome is unknown.
 	granted map[types.UID]bool
 	waiting map[Asker]*waiting
-	// parsed are the budgets as they were last understood.
-	parsed map[types.UID]parsed
-	// used is when the record was last needed.
+	// parsed are the parsed budgets by UID.
+	parsed map[types.UID]parsedBudget
+	// used is when the state was last needed.
 	used time.Time
 }
 
-// forgetNamespace is how long a record is kept that is not needed, such as that of a namespace that was deleted. The
-// next grant in the namespace then counts a live list.
-const forgetNamespace = time.Hour
+// namespaceTimeout is how long the state of a namespace is kept after its last use. The namespace may have been
+// deleted. If not, its next grant counts a live list.
+const namespaceTimeout = time.Hour
 
-// Asker is the object whose controller asks: a MachineSet or a MachineDeployment.
+// Asker is the object whose controller wants to disrupt machines: a MachineSet or a MachineDeployment.
 type Asker struct {
 	Kind string
 	types.NamespacedName
@@ -77,17 +77,17 @@ type Asker struct {
 // String returns kind, namespace and name.
 func (a Asker) String() string { return a.Kind + " " + a.NamespacedName.String() }
 
-// waiting are the candidates of somebody that were denied, and those that were not and are about to be disrupted.
+// waiting has the candidates of an asker that were denied, and those that were allowed and are about to be disrupted.
 type waiting struct {
 	lastAsked       time.Time
 	denied, planned []Candidate
 }
 
-// candidates are all that leave no room for what is less urgent.
+// candidates returns all candidates for which room is reserved.
 func (w *waiting) candidates() []Candidate { return slices.Concat(w.denied, w.planned) }
 
-// parsed is a budget of a generation.
-type parsed struct {
+// parsedBudget is a parsed budget and its generation.
+type parsedBudget struct {
 	generation int64
 	budget     *Budget
 }
@@ -97,12 +97,12 @@ func New(o Options) *Ledger {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Ledger{Options: o, namespaces: map[string]*record{}}
+	return &Ledger{Options: o, namespaces: map[string]*namespaceState{}}
 }
 
-// Concerns reports whether any of the machines, all of one namespace, may be denied: there are budgets, or may be,
-// or one is exempt.
-func (l *Ledger) Concerns(ctx context.Context, namespace string, machines []*v1beta1.Machine) (bool, error) {
+// MayDeny reports whether any of the machines, all of one namespace, may be denied: a machine is exempt, or the
+// namespace has budgets, or its budgets are not known yet.
+func (l *Ledger) MayDeny(ctx context.Context, namespace string, machines []*v1beta1.Machine) (bool, error) {
 	if l == nil {
 		return false, nil
 	}
@@ -119,16 +119,16 @@ func (l *Ledger) Concerns(ctx context.Context, namespace string, machines []*v1b
 }
 
 // Check returns which of the asker's candidates may be disrupted now. It grants nothing. After a write of unknown
-// outcome it counts a live list as Grant does: otherwise a machine whose disruption was not written would take room for
-// ever.
+// outcome, it counts a live list, as Grant does. Otherwise a machine whose disruption was not written could use room
+// forever.
 func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate) (may []Candidate,
 	denied []Denial, err error) {
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil, nil
 	}
-	machinesOf := l.cached
-	if l.unsure(asker.Namespace) {
-		machinesOf = l.confirmed
+	machinesOf := l.cachedMachines
+	if l.hasUnknownOutcome(asker.Namespace) {
+		machinesOf = l.confirmedMachines
 	}
 	budgets, machines, err := l.count(ctx, asker.Namespace, machinesOf)
 	if err != nil {
@@ -137,20 +137,20 @@ func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.view(asker.Namespace, budgets, machines)
-	may, denied = v.Ask(l.sinceAsked(asker, candidates), l.others(asker.Namespace, asker, v))
+	may, denied = v.Ask(l.withWaitTimes(asker, candidates), l.otherCandidates(asker.Namespace, asker, v))
 	return may, denied, nil
 }
 
-// Waits records which candidates somebody wants to disrupt and may not, and which it may and will with its next writes:
-// those keep their turn if something comes between. It replaces what was recorded of the asker before. None ends the
-// waiting.
-func (l *Ledger) Waits(asker Asker, denied []Denial, planned ...Candidate) {
+// RecordWaiting records which candidates the asker wants to disrupt but may not, and which ones it plans to disrupt
+// with its next writes. Both keep their precedence. The call replaces what was recorded for the asker before. Without
+// any candidates, the asker no longer waits.
+func (l *Ledger) RecordWaiting(asker Asker, denied []Denial, planned ...Candidate) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.record(asker.Namespace)
+	r := l.namespaceState(asker.Namespace)
 	if len(denied)+len(planned) == 0 {
 		delete(r.waiting, asker)
 		return
@@ -160,7 +160,7 @@ func (l *Ledger) Waits(asker Asker, denied []Denial, planned ...Candidate) {
 	for _, d := range denied {
 		candidates = append(candidates, d.Candidate)
 	}
-	candidates = l.sinceAsked(asker, append(candidates, planned...))
+	candidates = l.withWaitTimes(asker, append(candidates, planned...))
 	for i := range candidates {
 		if c := &candidates[i]; c.asked.IsZero() || c.asked.After(now) {
 			c.asked = now
@@ -169,10 +169,10 @@ func (l *Ledger) Waits(asker Asker, denied []Denial, planned ...Candidate) {
 	r.waiting[asker] = &waiting{now, candidates[:len(denied)], candidates[len(denied):]}
 }
 
-// sinceAsked returns the candidates with the times since when they wait.
-func (l *Ledger) sinceAsked(asker Asker, candidates []Candidate) []Candidate {
+// withWaitTimes returns the candidates with the times since when they have been waiting.
+func (l *Ledger) withWaitTimes(asker Asker, candidates []Candidate) []Candidate {
 	candidates = slices.Clone(candidates)
-	before := l.record(asker.Namespace).waiting[asker]
+	before := l.namespaceState(asker.Namespace).waiting[asker]
 	if before == nil {
 		return candidates
 	}
@@ -186,7 +186,7 @@ func (l *Ledger) sinceAsked(asker Asker, candidates []Candidate) []Candidate {
 	return candidates
 }
 
-// Waiting returns who waits for room in a namespace.
+// Waiting returns the askers that wait for room in a namespace.
 func (l *Ledger) Waiting(namespace string) (askers []Asker) {
 	if l == nil {
 		return nil
@@ -209,8 +209,7 @@ func (l *Ledger) Requests(kind, namespace string) (requests []reconcile.Request)
 	return requests
 }
 
-// Blocked returns how many machines wait for room, or until they are no longer exempt, by reason; every reason is
-// there.
+// Blocked returns how many machines wait for room or for the end of an exemption, by reason. The map has every reason.
 func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
 	blocked := make(map[v1beta1.DisruptionReason]int, len(v1beta1.DisruptionReasons))
 	for _, reason := range v1beta1.DisruptionReasons {
@@ -224,7 +223,7 @@ func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
 	now := l.Clock.Now()
 	for _, r := range l.namespaces {
 		for _, w := range r.waiting {
-			if now.Sub(w.lastAsked) > forgetWaiting {
+			if now.Sub(w.lastAsked) > waitingTimeout {
 				continue
 			}
 			for _, c := range w.denied {
@@ -235,44 +234,44 @@ func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
 	return blocked
 }
 
-// askers returns those that have candidates recorded, by name.
-func (r *record) askers() []Asker {
+// askers returns the askers that have recorded candidates, sorted by kind and name.
+func (r *namespaceState) askers() []Asker {
 	return slices.SortedFunc(maps.Keys(r.waiting), func(a, b Asker) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// Grant returns which of the candidates, all of one namespace, may be disrupted, and takes their room. The caller must
-// call Settle for each of these, whatever comes of it. The count is exact: the first one of a process, and the first
-// after a write of unknown outcome, is of a live list.
+// Grant returns which of the candidates, all of one namespace, may be disrupted, and takes room for them. The caller
+// must call Settle for each of these, whether or not it disrupts the machine. The count is exact: the first count of a
+// process, and the first one after a write of unknown outcome, uses a live list.
 func (l *Ledger) Grant(ctx context.Context, asker Asker, candidates []Candidate) ([]Candidate, error) {
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil
 	}
 	defer l.granting.Lock(asker.Namespace)()
-	budgets, machines, err := l.count(ctx, asker.Namespace, l.confirmed)
+	budgets, machines, err := l.count(ctx, asker.Namespace, l.confirmedMachines)
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.view(asker.Namespace, budgets, machines)
-	granted, _ := v.Ask(l.sinceAsked(asker, candidates), l.others(asker.Namespace, asker, v))
-	r := l.record(asker.Namespace)
+	granted, _ := v.Ask(l.withWaitTimes(asker, candidates), l.otherCandidates(asker.Namespace, asker, v))
+	r := l.namespaceState(asker.Namespace)
 	for _, c := range granted {
 		r.granted[c.Machine.UID] = false
 	}
 	return granted, nil
 }
 
-// Settle records what came of a grant: the error of the write, nil also if there was none.
+// Settle records the outcome of a grant. err is the error of the write, or nil if the write succeeded or was not sent.
 func (l *Ledger) Settle(m *v1beta1.Machine, err error) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.record(m.Namespace)
+	r := l.namespaceState(m.Namespace)
 	if _, granted := r.granted[m.UID]; !granted {
 		return
 	}
@@ -281,26 +280,26 @@ func (l *Ledger) Settle(m *v1beta1.Machine, err error) {
 		r.cache.Invalidate()
 		return
 	}
-	delete(r.granted, m.UID) // What was written is in the cache that the next count reads.
+	delete(r.granted, m.UID) // The next count reads the write from the cache.
 }
 
-// record returns what is remembered of a namespace.
-func (l *Ledger) record(namespace string) *record {
+// namespaceState returns the state of a namespace. It creates the state if there is none.
+func (l *Ledger) namespaceState(namespace string) *namespaceState {
 	now := l.Clock.Now()
 	r := l.namespaces[namespace]
 	if r == nil {
-		maps.DeleteFunc(l.namespaces, func(_ string, r *record) bool {
-			return len(r.granted) == 0 && now.Sub(r.used) > forgetNamespace
+		maps.DeleteFunc(l.namespaces, func(_ string, r *namespaceState) bool {
+			return len(r.granted) == 0 && now.Sub(r.used) > namespaceTimeout
 		})
-		r = &record{granted: map[types.UID]bool{}, waiting: map[Asker]*waiting{}}
+		r = &namespaceState{granted: map[types.UID]bool{}, waiting: map[Asker]*waiting{}}
 		l.namespaces[namespace] = r
 	}
 	r.used = now
 	return r
 }
 
-// others returns the candidates of others that have not had their turn, as the view has their machines.
-func (l *Ledger) others(namespace string, asker Asker, v *View) (others []Candidate) {
+// otherCandidates returns the recorded candidates of all other askers, with the machines of the view.
+func (l *Ledger) otherCandidates(namespace string, asker Asker, v *View) (others []Candidate) {
 	r := l.namespaces[namespace]
 	if r == nil || len(r.waiting) == 0 {
 		return nil
@@ -310,13 +309,13 @@ func (l *Ledger) others(namespace string, asker Asker, v *View) (others []Candid
 	for _, m := range v.machines {
 		machines[m.UID] = m
 	}
-	for _, who := range r.askers() {
-		w := r.waiting[who]
-		if waited := now.Sub(w.lastAsked); waited > forgetWaiting || waited < 0 {
-			delete(r.waiting, who)
+	for _, other := range r.askers() {
+		w := r.waiting[other]
+		if waited := now.Sub(w.lastAsked); waited > waitingTimeout || waited < 0 {
+			delete(r.waiting, other)
 			continue
 		}
-		if who == asker {
+		if other == asker {
 			continue
 		}
 		for _, c := range w.candidates() {

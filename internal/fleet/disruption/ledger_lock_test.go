@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// unansweredLists answers lists of machines of a namespace only when that is closed.
+// unansweredLists is a reader that answers lists of machines of one namespace only after end is closed.
 type unansweredLists struct {
 	*lists
 	namespace string
@@ -31,7 +31,7 @@ func (l *unansweredLists) List(ctx context.Context, into client.ObjectList, opti
 }
 
 // Rule: locks-not-held-for-others.
-func TestAGrantDoesNotWaitForTheReadsOfAnotherNamespace(t *testing.T) {
+func TestGrantDoesNotWaitForReadsOfOtherNamespaces(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
 	slow := &unansweredLists{lists: b.server, namespace: "slow", began: make(chan struct{}), end: make(chan struct{})}
@@ -42,21 +42,21 @@ func TestAGrantDoesNotWaitForTheReadsOfAnotherNamespace(t *testing.T) {
 			[]Candidate{{Machine: ms[0], Reason: v1beta1.DisruptionRollout}})
 		return err
 	}
-	slowly := make(chan error, 1)
-	go func() { slowly <- ask("slow") }()
+	slowResult := make(chan error, 1)
+	go func() { slowResult <- ask("slow") }()
 	<-slow.began
-	quickly := make(chan error, 1)
+	fastResult := make(chan error, 1)
 	go func() {
-		for i := range 32 { // More than a few, lest they have other locks by chance.
+		for i := range 32 { // Enough namespaces that some would share a lock with the slow one.
 			if err := ask(fmt.Sprintf("fleet-%d", i)); err != nil {
-				quickly <- err
+				fastResult <- err
 				return
 			}
 		}
-		quickly <- nil
+		fastResult <- nil
 	}()
 	select {
-	case err := <-quickly:
+	case err := <-fastResult:
 		if err != nil {
 			t.Error(err)
 		}
@@ -64,12 +64,12 @@ func TestAGrantDoesNotWaitForTheReadsOfAnotherNamespace(t *testing.T) {
 		t.Error("a grant waits for the API server's answer about another namespace")
 	}
 	close(slow.end)
-	if err := <-slowly; err != nil {
+	if err := <-slowResult; err != nil {
 		t.Error(err)
 	}
 }
 
-func TestANamespaceThatIsNotNeededIsForgotten(t *testing.T) {
+func TestUnusedNamespaceIsForgotten(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
 	b.grant(t, "one", Candidate{Machine: ms[0], Reason: v1beta1.DisruptionRollout})
@@ -82,11 +82,11 @@ func TestANamespaceThatIsNotNeededIsForgotten(t *testing.T) {
 	}
 	other("soon")
 	if len(b.namespaces) != 2 {
-		t.Errorf("remembers %d namespaces, want 2", len(b.namespaces))
+		t.Errorf("the ledger remembers %d namespaces, want 2", len(b.namespaces))
 	}
-	b.clock.SetTime(b.clock.Now().Add(forgetNamespace + time.Minute))
+	b.clock.SetTime(b.clock.Now().Add(namespaceTimeout + time.Minute))
 	other("later")
 	if b.namespaces["fleet"] != nil || b.namespaces["later"] == nil {
-		t.Errorf("remembers %v", b.namespaces)
+		t.Errorf("the ledger remembers %v", b.namespaces)
 	}
 }

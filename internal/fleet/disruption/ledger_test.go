@@ -17,13 +17,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// lists answers lists of one namespace, with a resource version.
+// lists is a reader that lists the objects of one namespace.
 type lists struct {
 	client.Reader
 	version  int
 	machines []*v1beta1.Machine
 	budgets  []*v1beta1.MachineDisruptionBudget
-	asked    int // lists of machines
+	asked    int // number of lists of machines
 }
 
 func (l *lists) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
@@ -42,14 +42,14 @@ func (l *lists) List(_ context.Context, into client.ObjectList, _ ...client.List
 	return nil
 }
 
-// bench is a ledger whose cache and API server a test decides on.
+// bench is a ledger with a cache and an API server that the test controls.
 type bench struct {
 	*Ledger
 	cache, server *lists
 	clock         *clocktesting.FakePassiveClock
 }
 
-// ledgerFor returns a ledger with one budget for all of the machines, which its cache has too.
+// ledgerFor returns a ledger with one budget for all machines. The cache and the API server have the same objects.
 func ledgerFor(limit int32, machines ...*v1beta1.Machine) *bench {
 	all := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "all",
 		UID: "all", ResourceVersion: "1"},
@@ -75,8 +75,8 @@ func (b *bench) grant(t *testing.T, who string, cs ...Candidate) string {
 	return namesOf(granted)
 }
 
-// Rule: disruptions-are-counted-exactly. What was granted counts until it is written, and if nobody knows whether it
-// was, until a live list tells.
+// Rule: disruptions-are-counted-exactly. A grant counts until it is written. If the outcome of the write is unknown, it
+// counts until a live list.
 func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	ms := several(3, "m", "a")
 	b := ledgerFor(1, ms...)
@@ -85,7 +85,7 @@ func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 		t.Fatalf("granted %q", got)
 	}
 	if got := b.grant(t, "two", ask(1)); got != "" {
-		t.Errorf("granted %q besides", got)
+		t.Errorf("granted %q before the first grant was settled", got)
 	}
 	b.Settle(ms[0], errors.New("conflict"))
 	if got := b.grant(t, "two", ask(1)); got != "m1" {
@@ -93,7 +93,7 @@ func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	}
 	b.Settle(ms[1], context.DeadlineExceeded)
 	lists := b.server.asked
-	// The API server has deleted it, and the cache does not know.
+	// The API server has deleted the machine, and the cache does not show it yet.
 	b.server.machines = slices.Clone(ms)
 	b.server.machines[1], b.server.version = machine("m1", "a", leaving), 12
 	if got := b.grant(t, "one", ask(0)); got != "" || b.server.asked != lists+1 {
@@ -105,9 +105,9 @@ func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	}
 }
 
-// Rule: disruptions-are-counted-exactly. A write of unknown outcome that was not made takes no room for ever, also if
-// nobody asks for a grant because there seems to be no room.
-func TestAWriteThatWasNotMadeUsesUpNoBudget(t *testing.T) {
+// Rule: disruptions-are-counted-exactly. A write of unknown outcome that did not take effect must not use room forever.
+// A check finds that out too, because no asker requests a grant while there seems to be no room.
+func TestLostWriteUsesNoRoom(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
 	if got := b.grant(t, "one", Candidate{Machine: ms[0], Reason: v1beta1.DisruptionRollout}); got != "m0" {
@@ -120,21 +120,22 @@ func TestAWriteThatWasNotMadeUsesUpNoBudget(t *testing.T) {
 	}
 }
 
-// Rule: disruptions-are-counted-exactly. A process that starts does not know what the one before it did.
-func TestTheFirstGrantCountsALiveList(t *testing.T) {
+// Rule: disruptions-are-counted-exactly. A process that starts does not know what its predecessor did.
+func TestFirstGrantCountsLiveList(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
 	b.server.machines, b.server.version = []*v1beta1.Machine{ms[0], machine("m1", "a", leaving)}, 11
 	if got := b.grant(t, "one", Candidate{Machine: ms[0], Reason: v1beta1.DisruptionRollout}); got != "" {
-		t.Errorf("granted %q from a late cache", got)
+		t.Errorf("granted %q from an outdated cache", got)
 	}
 	if b.server.asked != 1 {
 		t.Errorf("%d live lists", b.server.asked)
 	}
 }
 
-// Rule: no-budget-no-cost. That there is no budget is read from the API server once: a cache that begins may lack one.
-func TestWithoutABudgetNothingIsRead(t *testing.T) {
+// Rule: no-budget-no-cost. Without budgets, no machines are read. The budgets are read from the API server once,
+// because the cache of a new process may lack one.
+func TestWithoutBudgetsNoMachinesAreRead(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
 	b.cache.budgets, b.server.budgets = nil, nil
@@ -144,35 +145,35 @@ func TestWithoutABudgetNothingIsRead(t *testing.T) {
 	if n := b.server.asked + b.cache.asked; n > 0 {
 		t.Errorf("%d lists of machines", n)
 	}
-	concerned, err := b.Concerns(t.Context(), "fleet", ms)
-	if concerned || err != nil {
-		t.Errorf("budgets concern machines (%v)", err)
+	mayDeny, err := b.MayDeny(t.Context(), "fleet", ms)
+	if mayDeny || err != nil {
+		t.Errorf("machines may be denied without budgets (%v)", err)
 	}
 }
 
-// A process whose cache begins with an old list of budgets stops where the process before it had to stop.
-func TestANewProcessKnowsEachBudget(t *testing.T) {
+// A process whose cache starts with an old list of budgets must know every budget that its predecessor knew.
+func TestNewProcessKnowsEachBudget(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(0, ms...)
 	b.cache.budgets = nil
-	if concerned, err := b.Concerns(t.Context(), "fleet", ms); !concerned || err != nil {
-		t.Errorf("no budget concerns machines before the budgets were read (%v)", err)
+	if mayDeny, err := b.MayDeny(t.Context(), "fleet", ms); !mayDeny || err != nil {
+		t.Errorf("no machine may be denied before the budgets were read (%v)", err)
 	}
 	if got := b.grant(t, "one", candidates(v1beta1.DisruptionRollout, ms...)...); got != "" {
-		t.Errorf("granted %q by an old list of budgets", got)
+		t.Errorf("granted %q with an old list of budgets", got)
 	}
 	b.cache.budgets = b.server.budgets
 	if got := b.grant(t, "one", candidates(v1beta1.DisruptionRollout, ms...)...); got != "" {
 		t.Errorf("granted %q", got)
 	}
-	b.cache.budgets = nil // From now on the cache is trusted: people have deleted the budget.
+	b.cache.budgets = nil // The cache is trusted now, so the budget was deleted.
 	if got := b.grant(t, "one", candidates(v1beta1.DisruptionRollout, ms...)...); got != "m0 m1" {
 		t.Errorf("granted %q after the budget was deleted", got)
 	}
 }
 
-// Rule: urgent-disruption-first. Whoever waits for room keeps its place until it no longer asks.
-func TestWhoWaitsHasItsTurn(t *testing.T) {
+// Rule: urgent-disruption-first. An asker that waits for room keeps its precedence until it no longer asks.
+func TestWaitingAskerKeepsPrecedence(t *testing.T) {
 	broken, old := machine("broken", "a", failed(v1beta1.FailureCreateError)), machine("old", "a")
 	b := ledgerFor(1, broken, old, machine("leaving", "a", leaving))
 	repair := Candidate{Machine: broken, Reason: v1beta1.DisruptionRemediation}
@@ -181,11 +182,11 @@ func TestWhoWaitsHasItsTurn(t *testing.T) {
 	if err != nil || len(denied) != 1 {
 		t.Fatalf("%+v %v", denied, err)
 	}
-	b.Waits(asker("broken"), denied)
+	b.RecordWaiting(asker("broken"), denied)
 	b.cache.machines = b.cache.machines[:2]
 	b.server.machines = b.cache.machines
 	if got := b.grant(t, "old", rollout); got != "" {
-		t.Errorf("granted %q before what is more urgent", got)
+		t.Errorf("granted %q before a more urgent candidate", got)
 	}
 	if blocked := b.Blocked(); blocked[v1beta1.DisruptionRemediation] != 1 || len(blocked) != 5 {
 		t.Errorf("blocked: %v", blocked)
@@ -193,15 +194,15 @@ func TestWhoWaitsHasItsTurn(t *testing.T) {
 	if got := b.Waiting("fleet"); !slices.Equal(got, []Asker{asker("broken")}) {
 		t.Errorf("waiting: %v", got)
 	}
-	b.Waits(asker("broken"), nil, repair)
+	b.RecordWaiting(asker("broken"), nil, repair)
 	if got := b.grant(t, "old", rollout); got != "" {
-		t.Errorf("granted %q between the plan for what is more urgent and its write", got)
+		t.Errorf("granted %q between the plan for a more urgent candidate and its write", got)
 	}
 	if got, blocked := b.Waiting("fleet"), b.Blocked(); len(got) != 0 || blocked[v1beta1.DisruptionRemediation] != 0 {
-		t.Errorf("waiting: %v, blocked: %v, though there is room for it", got, blocked)
+		t.Errorf("waiting: %v, blocked: %v, although the candidate has room", got, blocked)
 	}
-	b.clock.SetTime(noon.Add(forgetWaiting + time.Second))
+	b.clock.SetTime(noon.Add(waitingTimeout + time.Second))
 	if got := b.grant(t, "old", rollout); got != "old" {
-		t.Errorf("granted %q although nobody else asks any more", got)
+		t.Errorf("granted %q although no other asker waits any more", got)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// slowLists is a cluster with a budget and some machines, that calls something before it slowLists machines.
+// slowLists is a reader with a budget and some machines. It calls before after it has read the machines and before it
+// answers.
 type slowLists struct {
 	client.Reader
 	budget   v1beta1.MachineDisruptionBudget
@@ -43,9 +44,9 @@ func serving(names ...string) (machines []v1beta1.Machine) {
 	return machines
 }
 
-// While a grant is counted by a live list, which may take long, nobody else waits for that; and what is settled in the
-// meantime, and is not in the list yet, still counts.
-func TestACountFromTheAPIServerHoldsNobodyUp(t *testing.T) {
+// While a grant waits for a live list, which may take long, checks do not wait. A grant that is settled meanwhile, and
+// whose write is not in the list yet, still counts.
+func TestLiveListBlocksNoCheck(t *testing.T) {
 	cluster := &slowLists{machines: serving("a", "b")}
 	cluster.budget = v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "pace",
 		UID: "1", ResourceVersion: "1"}}
@@ -63,13 +64,13 @@ func TestACountFromTheAPIServerHoldsNobodyUp(t *testing.T) {
 	checked := false
 	live.before = func() {
 		if _, denied, err := l.Check(t.Context(), asker, ask(b)); err != nil || len(denied) != 1 {
-			t.Errorf("checked while the machines are listed: denied %v, %v", denied, err)
+			t.Errorf("a check during the live list denied %v, %v", denied, err)
 		}
-		l.Settle(a, nil) // Its deletion is not in the list that is under way.
+		l.Settle(a, nil) // The deletion is not in the list that is in progress.
 		checked = true
 	}
 	if granted, err := l.Grant(t.Context(), asker, ask(b)); err != nil || len(granted) != 0 {
-		t.Errorf("granted %v, %v, and the budget allows one", granted, err)
+		t.Errorf("granted %v, %v, although the budget allows only one disruption", granted, err)
 	}
 	if !checked {
 		t.Error("the machines were not listed live")

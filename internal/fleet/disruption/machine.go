@@ -13,12 +13,12 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Of returns for what reason the machine is disrupted: its Node is on the way out of service, or being changed. It is
-// false for a machine without a Node, since nothing runs there, for one whose instance is gone, and for one that
-// people or an autoscaler chose to be deleted.
+// Of returns the reason for which the machine is disrupted: the machine is being deleted or updated in place. It
+// returns false for a machine without a Node, because no pods run there, for a machine whose instance is gone, and for
+// a machine with a delete mark.
 //
-// A machine that is being deleted does not tell who wanted that. So one that people deleted counts too until it is
-// gone: it is out of service as well.
+// A Machine that is being deleted does not record the reason for that. So a machine that an administrator deleted
+// counts too until it is gone, because it is also out of service.
 func Of(m *v1beta1.Machine) (v1beta1.DisruptionReason, bool) {
 	switch {
 	case !Serves(m):
@@ -60,8 +60,8 @@ func ReasonOfExchange(m *v1beta1.Machine) v1beta1.DisruptionReason {
 	return v1beta1.DisruptionReplace
 }
 
-// ExemptUntil returns until when the machine must not be disrupted, the zero time if that has no end. It is false for a
-// machine that may be.
+// ExemptUntil returns until when the machine must not be disrupted, or the zero time if there is no end. It returns
+// false for a machine that is not exempt.
 func ExemptUntil(m *v1beta1.Machine, now time.Time) (until time.Time, exempt bool) {
 	value, set := m.Annotations[v1beta1.AnnotationDoNotDisrupt]
 	if !set {
@@ -69,13 +69,13 @@ func ExemptUntil(m *v1beta1.Machine, now time.Time) (until time.Time, exempt boo
 	}
 	until, err := time.Parse(time.RFC3339, value)
 	if err != nil {
-		return time.Time{}, true // Whoever wrote it meant to exempt the machine.
+		return time.Time{}, true // The annotation is meant to exempt the machine, even if its value is not a time.
 	}
 	return until, now.Before(until)
 }
 
-// exemption says why a machine is exempt.
-func exemption(m *v1beta1.Machine, until time.Time) string {
+// exemptionText returns why a machine is exempt.
+func exemptionText(m *v1beta1.Machine, until time.Time) string {
 	if until.IsZero() {
 		return fmt.Sprintf("machine %s has the annotation %s", m.Name, v1beta1.AnnotationDoNotDisrupt)
 	}
@@ -83,7 +83,7 @@ func exemption(m *v1beta1.Machine, until time.Time) string {
 		until.UTC().Format(time.RFC3339))
 }
 
-// brokenSince returns since when a machine that must be replaced is broken, as far as its conditions tell.
+// brokenSince returns since when a machine that must be replaced is broken, according to its conditions.
 func brokenSince(m *v1beta1.Machine) time.Time {
 	for _, kind := range []string{v1beta1.ConditionRemediationRequested, v1beta1.ConditionReady} {
 		if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil {
@@ -93,8 +93,8 @@ func brokenSince(m *v1beta1.Machine) time.Time {
 	return m.CreationTimestamp.Time
 }
 
-// CompareBroken orders machines that must be replaced: first those that are surely broken, because they failed, and
-// then the longest broken. One that broke a moment ago, with many others, may still recover by itself.
+// CompareBroken orders machines that must be replaced. Failed machines come first, because they do not recover. Then
+// come those that have been broken for the longest time. A machine that broke a moment ago may still recover.
 func CompareBroken(a, b *v1beta1.Machine) int {
 	return cmp.Or(
 		-machinestate.FalseFirst(machinestate.Failed(a), machinestate.Failed(b)),
@@ -104,8 +104,9 @@ func CompareBroken(a, b *v1beta1.Machine) int {
 	)
 }
 
-// ExchangeSurge returns how many machines beyond replicas a set's deployment ordered because others are exchanged.
-func ExchangeSurge(set *v1beta1.MachineSet) int32 {
+// ReplacementSurge returns how many machines the set's deployment ordered in addition to replicas, in order to replace
+// others.
+func ReplacementSurge(set *v1beta1.MachineSet) int32 {
 	n, err := strconv.ParseInt(set.Annotations[v1beta1.AnnotationExchangeSurge], 10, 32)
 	if err != nil {
 		return 0

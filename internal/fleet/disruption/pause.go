@@ -1,5 +1,5 @@
 package disruption
 
-// PauseBudget is the name of the MachineDisruptionBudget by which machinist pause --fleet stops every voluntary
-// disruption in a namespace, and which machinist resume --fleet deletes.
+// PauseBudget is the name of the MachineDisruptionBudget that machinist pause --fleet creates in order to stop all
+// voluntary disruptions in a namespace. machinist resume --fleet deletes it.
 const PauseBudget = "machinist-pause"

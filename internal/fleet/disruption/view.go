@@ -13,11 +13,11 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Candidate is a machine that somebody wants to disrupt.
+// Candidate is a machine that a controller wants to disrupt.
 type Candidate struct {
 	Machine *v1beta1.Machine
 	Reason  v1beta1.DisruptionReason
-	// asked is since when it waits for room; zero if it does not.
+	// asked is since when the candidate waits for room. It is zero if it does not wait.
 	asked time.Time
 }
 
@@ -26,60 +26,61 @@ type Denial struct {
 	Candidate
 	// Budget is the name of the budget that has no room, "" if the machine itself is exempt.
 	Budget string
-	// Closed says that no room comes by itself: the budget allows none at all, or the machine is exempt.
+	// Closed is true if the end of other disruptions does not help: the budget allows none at all, or the machine is
+	// exempt.
 	Closed bool
-	// Until is when that may change without anybody's doing; zero if it does not.
+	// Until is when a window or an exemption may change the denial. It is zero if neither does.
 	Until time.Time
-	// Why is the whole of it for people, with the numbers of now, without a full stop.
+	// Why explains the denial, with current numbers and without a full stop.
 	Why string
 }
 
-// Brief says what holds the machine back without numbers that change with every machine, for conditions.
-func (h Denial) Brief() string {
-	if h.Budget == "" {
-		return h.Why
+// Brief explains the denial without numbers that change with every machine, for conditions.
+func (d Denial) Brief() string {
+	if d.Budget == "" {
+		return d.Why
 	}
-	text := fmt.Sprintf("MachineDisruptionBudget %s has no room (%s)", h.Budget, h.Reason)
-	if h.Closed {
-		text = fmt.Sprintf("MachineDisruptionBudget %s allows no disruption (%s)", h.Budget, h.Reason)
+	text := fmt.Sprintf("MachineDisruptionBudget %s allows no more disruptions now (reason %s)", d.Budget, d.Reason)
+	if d.Closed {
+		text = fmt.Sprintf("MachineDisruptionBudget %s allows no disruption (reason %s)", d.Budget, d.Reason)
 	}
-	return text + until(h.Until)
+	return text + untilText(d.Until)
 }
 
-func until(at time.Time) string {
+func untilText(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
 	return ", until " + at.UTC().Format(time.RFC3339)
 }
 
-// patience is how long a candidate waits before it goes ahead of those with a more urgent reason: otherwise machines
-// that break one after the other would hold up everything else for ever.
-const patience = time.Hour
+// agingDelay is how long a candidate waits before it takes precedence over candidates with a more urgent reason.
+// Otherwise machines that break one after the other would block all other disruptions forever.
+const agingDelay = time.Hour
 
-// View is how far the budgets of a namespace are used at a moment. It counts what it grants, so it is asked by one
-// goroutine at a time.
+// View shows how far the budgets of a namespace are used at one time. It counts what it grants, so only one goroutine
+// may use it at a time.
 type View struct {
 	now  time.Time
-	uses []*use
-	// machines are those of the namespace, disrupted some of them.
+	uses []*usage
+	// machines are the machines of the namespace. disrupted has those that are disrupted.
 	machines  []*v1beta1.Machine
 	disrupted map[types.UID]bool
 }
 
-// use is how far a budget is used.
-type use struct {
+// usage is how far a budget is used. The numbers are valid if counted is true.
+type usage struct {
 	*Budget
 	counted                      bool
 	selected, disrupted, allowed int
 }
 
-// NewView returns the view of a namespace with these budgets and machines. granted are machines that count as
-// disrupted although that does not show yet.
+// NewView returns the view of a namespace with these budgets and machines. granted reports which machines count as
+// disrupted although their objects do not show it yet. It may be nil.
 func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.UID) bool, now time.Time) *View {
 	v := &View{now: now, machines: machines, disrupted: map[types.UID]bool{}}
 	for _, b := range budgets {
-		v.uses = append(v.uses, &use{Budget: b})
+		v.uses = append(v.uses, &usage{Budget: b})
 	}
 	if len(budgets) == 0 {
 		return v
@@ -92,8 +93,8 @@ func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.
 	return v
 }
 
-// count counts the machines that the budget selects, the first time that somebody wants to know.
-func (v *View) count(u *use) {
+// count counts the machines that the budget selects, if that has not been done yet.
+func (v *View) count(u *usage) {
 	if u.counted {
 		return
 	}
@@ -110,8 +111,8 @@ func (v *View) count(u *use) {
 	u.allowed = u.Allowed(u.selected)
 }
 
-// Ask divides the room: it returns which of the candidates may be disrupted now, and which not. Others are candidates
-// of others: those that go before a candidate are left their room.
+// Ask divides the room in the budgets. It returns which of the candidates may be disrupted now, and which may not.
+// others are candidates of other controllers. Ask reserves room for those of them that precede a candidate.
 func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied []Denial) {
 	type entry struct {
 		Candidate
@@ -130,7 +131,7 @@ func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied 
 	}
 	slices.SortStableFunc(queue, func(a, b entry) int { return v.compare(a.Candidate, b.Candidate) })
 	for _, e := range queue {
-		why := v.take(e.Candidate)
+		why := v.takeRoom(e.Candidate)
 		switch {
 		case e.other:
 		case why != nil:
@@ -142,19 +143,19 @@ func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied 
 	return granted, denied
 }
 
-// compare orders candidates where room is short: those that waited for long, the longest first, and then by reason; of
-// broken machines the one that is surely broken, or for longest.
+// compare orders candidates by precedence: first those that have waited longer than agingDelay, the longest wait first,
+// and then by reason. Candidates with the same reason are ordered by compareWithin.
 func (v *View) compare(a, b Candidate) int {
-	late := func(c Candidate) bool { return !c.asked.IsZero() && v.now.Sub(c.asked) >= patience }
-	if late(a) && late(b) {
+	overdue := func(c Candidate) bool { return !c.asked.IsZero() && v.now.Sub(c.asked) >= agingDelay }
+	if overdue(a) && overdue(b) {
 		return cmp.Or(a.asked.Compare(b.asked), cmp.Compare(a.Machine.UID, b.Machine.UID))
 	}
 	urgency := func(c Candidate) int { return slices.Index(v1beta1.DisruptionReasons, c.Reason) }
 	order := 0
 	switch {
-	case late(a):
+	case overdue(a):
 		order = -1
-	case late(b):
+	case overdue(b):
 		order = 1
 	}
 	return cmp.Or(order, cmp.Compare(urgency(a), urgency(b)), compareWithin(a, b))
@@ -172,23 +173,23 @@ func compareWithin(a, b Candidate) int {
 		return cmp.Or(a.Machine.CreationTimestamp.Compare(b.Machine.CreationTimestamp.Time),
 			cmp.Compare(a.Machine.UID, b.Machine.UID))
 	}
-	return 0 // In the order in which they were given: their set has one.
+	return 0 // Candidates keep the order in which their controller passed them.
 }
 
-// take takes the room that a candidate needs of every budget, or says what prevents that. A machine on which nothing
-// runs needs none, nor does one that is disrupted already and not exempt.
-func (v *View) take(c Candidate) *Denial {
+// takeRoom takes the room that a candidate needs in every budget, or returns a denial. A machine on which no pods run
+// needs no room, and neither does one that is disrupted already and not exempt.
+func (v *View) takeRoom(c Candidate) *Denial {
 	if !Serves(c.Machine) {
 		return nil
 	}
-	// An update in place that has begun does not end an exemption from deletion.
+	// An exempt machine must not be deleted, even if its update in place has begun.
 	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.Live(c.Machine) {
-		return &Denial{Candidate: c, Closed: true, Until: until, Why: exemption(c.Machine, until)}
+		return &Denial{Candidate: c, Closed: true, Until: until, Why: exemptionText(c.Machine, until)}
 	}
 	if v.disrupted[c.Machine.UID] {
 		return nil
 	}
-	var concerned []*use
+	var selecting []*usage
 	for _, u := range v.uses {
 		if !u.Selects(c.Machine.Labels) || !u.InForce(v.now) {
 			continue
@@ -197,9 +198,9 @@ func (v *View) take(c Candidate) *Denial {
 		if u.disrupted >= u.allowed && u.Asks(c.Reason) {
 			return v.denied(c, u)
 		}
-		concerned = append(concerned, u)
+		selecting = append(selecting, u)
 	}
-	for _, u := range concerned {
+	for _, u := range selecting {
 		u.disrupted++
 	}
 	v.disrupted[c.Machine.UID] = true
@@ -208,15 +209,17 @@ func (v *View) take(c Candidate) *Denial {
 
 // Use is how far a budget is used.
 type Use struct {
-	// Budget is its name.
+	// Budget is the name of the budget.
 	Budget string
-	// Selected is how many machines it selects, Disrupted how many of them are disrupted, Allowed how many may be.
+	// Selected is how many machines the budget selects, Disrupted how many of them are disrupted, and Allowed how many may
+	// be.
 	Selected, Disrupted, Allowed int
-	// Until is when a window changes that; zero if none does.
+	// Until is when a window changes whether the budget is in force. It is zero if none does.
 	Until time.Time
 }
 
-// Uses returns the budgets in force that any of the candidates has to ask, by name.
+// Uses returns how far those budgets are used that are in force and in which any of the candidates needs room, sorted
+// by name.
 func (v *View) Uses(candidates []Candidate) (uses []Use) {
 	for _, u := range v.uses {
 		if !u.InForce(v.now) || !slices.ContainsFunc(candidates, func(c Candidate) bool {
@@ -232,22 +235,22 @@ func (v *View) Uses(candidates []Candidate) (uses []Use) {
 	return uses
 }
 
-// String says in words how far the budget is used.
+// String returns a sentence about how far the budget is used, without a full stop.
 func (u Use) String() string {
 	text := fmt.Sprintf("MachineDisruptionBudget %s: %d of %s disrupted, at most %d allowed", u.Budget, u.Disrupted,
 		wording.Count(u.Selected, "machine"), u.Allowed)
-	return text + until(u.Until)
+	return text + untilText(u.Until)
 }
 
-func (v *View) denied(c Candidate, u *use) *Denial {
-	h := &Denial{Candidate: c, Budget: u.Name, Closed: u.allowed == 0}
+func (v *View) denied(c Candidate, u *usage) *Denial {
+	d := &Denial{Candidate: c, Budget: u.Name, Closed: u.allowed == 0}
 	if at, changes := u.NextChange(v.now); changes {
-		h.Until = at
+		d.Until = at
 	}
-	h.Why = h.Brief()
-	if !h.Closed {
-		h.Why += fmt.Sprintf(": %d of %s disrupted, at most %d allowed", u.disrupted,
+	d.Why = d.Brief()
+	if !d.Closed {
+		d.Why += fmt.Sprintf(": %d of %s disrupted, at most %d allowed", u.disrupted,
 			wording.Count(u.selected, "machine"), u.allowed)
 	}
-	return h
+	return d
 }

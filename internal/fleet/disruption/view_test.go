@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC)
 
-// machine returns a machine of a pool with a Node, made an hour ago, after changes.
+// machine returns a machine of a pool that has a Node and was created an hour ago, after the changes.
 func machine(name, pool string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, UID: types.UID(name),
 		Labels: map[string]string{"pool": pool}, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))},
@@ -30,7 +30,7 @@ func machine(name, pool string, changes ...func(*v1beta1.Machine)) *v1beta1.Mach
 
 func leaving(m *v1beta1.Machine) { at := metav1.NewTime(noon); m.DeletionTimestamp = &at }
 
-// changing is a machine whose specification changed, and whose provider has not processed that yet.
+// changing changes the specification of a machine, which its provider has not processed yet.
 func changing(m *v1beta1.Machine) { upToDate(m); m.Generation = 2 }
 
 func nodeless(m *v1beta1.Machine) { m.Status.NodeRef = nil }
@@ -46,10 +46,10 @@ func condition(kind string, status metav1.ConditionStatus, reason string, ago ti
 	}
 }
 
-// upToDate is a machine whose instance is what its spec asks for.
+// upToDate makes a machine's instance match its specification.
 var upToDate = condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate, 0)
 
-// remediated is a machine that a health check has found unhealthy.
+// remediated lets a health check find a machine unhealthy.
 func remediated(ago time.Duration) func(*v1beta1.Machine) {
 	return condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, v1beta1.ReasonMachineHealthCheck, ago)
 }
@@ -60,7 +60,7 @@ func failed(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	}
 }
 
-// tornDown is a machine that failed before its deletion began.
+// tornDown makes a machine fail before its deletion begins.
 func tornDown(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		leaving(m)
@@ -69,30 +69,36 @@ func tornDown(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 }
 
 // Rule: what-counts-as-disrupted.
-func TestWhatIsDisrupted(t *testing.T) {
+func TestOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		machine *v1beta1.Machine
-		want    v1beta1.DisruptionReason // empty: it is not
+		want    v1beta1.DisruptionReason // empty: not disrupted
 	}{
-		"one that serves":                    {machine("m", "a"), ""},
-		"one that leaves":                    {machine("m", "a", leaving), v1beta1.DisruptionRollout},
-		"one without a Node that does":       {machine("m", "a", leaving, nodeless), ""},
-		"one that an autoscaler chose":       {machine("m", "a", leaving, annotated(v1beta1.AnnotationDeleteMachine, "")), ""},
-		"one whose instance vanished":        {machine("m", "a", leaving, failed(v1beta1.FailureInstanceVanished)), ""},
-		"one whose instance vanished, later": {machine("m", "a", tornDown(v1beta1.FailureInstanceVanished)), ""},
-		"one that failed and leaves, later":  {machine("m", "a", tornDown(v1beta1.FailureJoinClusterTimeout)), v1beta1.DisruptionRemediation},
-		"one that failed and leaves":         {machine("m", "a", leaving, failed(v1beta1.FailureCreateError)), v1beta1.DisruptionRemediation},
-		"one that failed and stays":          {machine("m", "a", failed(v1beta1.FailureCreateError)), ""},
-		"one that is exchanged":              {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, "")), v1beta1.DisruptionReplace},
-		"one that is too old":                {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, Expired)), v1beta1.DisruptionExpiry},
-		"one that will be exchanged":         {machine("m", "a", annotated(v1beta1.AnnotationReplace, "")), ""},
-		"one that is up to date":             {machine("m", "a", upToDate), ""},
-		"one that is changed in place": {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse,
+		"in service":                   {machine("m", "a"), ""},
+		"being deleted":                {machine("m", "a", leaving), v1beta1.DisruptionRollout},
+		"being deleted without a Node": {machine("m", "a", leaving, nodeless), ""},
+		"being deleted with a delete mark": {machine("m", "a", leaving, annotated(v1beta1.AnnotationDeleteMachine, "")),
+			""},
+		"instance vanished":                    {machine("m", "a", leaving, failed(v1beta1.FailureInstanceVanished)), ""},
+		"instance vanished, in phase Deleting": {machine("m", "a", tornDown(v1beta1.FailureInstanceVanished)), ""},
+		"failed and in phase Deleting": {machine("m", "a", tornDown(v1beta1.FailureJoinClusterTimeout)),
+			v1beta1.DisruptionRemediation},
+		"failed and being deleted": {machine("m", "a", leaving, failed(v1beta1.FailureCreateError)),
+			v1beta1.DisruptionRemediation},
+		"failed and not being deleted": {machine("m", "a", failed(v1beta1.FailureCreateError)), ""},
+		"marked for replacement, being deleted": {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, "")),
+			v1beta1.DisruptionReplace},
+		"too old, being deleted": {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, Expired)),
+			v1beta1.DisruptionExpiry},
+		"marked for replacement": {machine("m", "a", annotated(v1beta1.AnnotationReplace, "")), ""},
+		"up to date":             {machine("m", "a", upToDate), ""},
+		"being updated in place": {machine("m", "a", condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse,
 			v1beta1.ReasonUpdating, 0), func(m *v1beta1.Machine) {
 			m.Status.Phase = v1beta1.MachineUpdating
 		}), v1beta1.DisruptionInPlaceUpdate},
-		"one whose change is not begun": {machine("m", "a", upToDate, func(m *v1beta1.Machine) { m.Generation = 2 }), v1beta1.DisruptionInPlaceUpdate},
-		"one whose change was refused and that serves": {machine("m", "a",
+		"update in place not begun": {machine("m", "a", upToDate, func(m *v1beta1.Machine) { m.Generation = 2 }),
+			v1beta1.DisruptionInPlaceUpdate},
+		"update rejected, and Ready": {machine("m", "a",
 			condition(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady, 0),
 			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange, 0)), ""},
 	} {
@@ -103,7 +109,8 @@ func TestWhatIsDisrupted(t *testing.T) {
 	}
 }
 
-// budget returns a budget of a pool, or of all machines, for reasons, or for all.
+// budget returns a budget for a pool, or for all machines if pool is "", and for the reasons, or for all if there are
+// none.
 func budget(t *testing.T, name, pool, limit string, reasons ...v1beta1.DisruptionReason) *Budget {
 	t.Helper()
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name},
@@ -142,7 +149,7 @@ func namesOf(cs []Candidate) string {
 }
 
 // Rules: every-budget-must-have-room, budgets-count-all-disruption, exempt-from-disruption.
-func TestWhatBudgetsGrant(t *testing.T) {
+func TestAsk(t *testing.T) {
 	const rollout, remediation = v1beta1.DisruptionRollout, v1beta1.DisruptionRemediation
 	ten := several(10, "m", "a")
 	for name, test := range map[string]struct {
@@ -151,68 +158,79 @@ func TestWhatBudgetsGrant(t *testing.T) {
 		ask      []Candidate
 		others   []Candidate
 		granted  string
-		why      string // of the first that is denied
+		why      string // of the first denied candidate
 	}{
 		"without a budget": {nil, ten, candidates(rollout, ten[:3]...), nil, "m0 m1 m2", ""},
 		"room for two": {[]*Budget{budget(t, "two", "", "2")}, ten, candidates(rollout, ten[:3]...), nil, "m0 m1",
-			"MachineDisruptionBudget two has no room (Rollout): 2 of 10 machines disrupted, at most 2 allowed"},
+			"MachineDisruptionBudget two allows no more disruptions now (reason Rollout): 2 of 10 machines disrupted, at most 2 allowed"},
 		"a percentage": {[]*Budget{budget(t, "p", "", "15%")}, ten, candidates(rollout, ten[:3]...), nil, "m0",
-			"MachineDisruptionBudget p has no room (Rollout): 1 of 10 machines disrupted, at most 1 allowed"},
-		"none": {[]*Budget{budget(t, "stop", "", "0")}, ten, candidates(rollout, ten[:1]...), nil, "",
-			"MachineDisruptionBudget stop allows no disruption (Rollout)"},
-		"for another reason": {[]*Budget{budget(t, "stop", "", "0", rollout)}, ten, candidates(remediation, ten[0]), nil,
+			"MachineDisruptionBudget p allows no more disruptions now (reason Rollout): 1 of 10 machines disrupted, at most 1 allowed"},
+		"no room at all": {[]*Budget{budget(t, "stop", "", "0")}, ten, candidates(rollout, ten[:1]...), nil, "",
+			"MachineDisruptionBudget stop allows no disruption (reason Rollout)"},
+		"budget for another reason": {[]*Budget{budget(t, "stop", "", "0", rollout)}, ten, candidates(remediation, ten[0]),
+			nil,
 			"m0", ""},
-		"of another pool": {[]*Budget{budget(t, "stop", "b", "0")}, ten, candidates(rollout, ten[0]), nil, "m0", ""},
-		"what leaves counts, whatever for": {[]*Budget{budget(t, "two", "", "2", rollout)},
+		"budget of another pool": {[]*Budget{budget(t, "stop", "b", "0")}, ten, candidates(rollout, ten[0]), nil, "m0", ""},
+		"machines being deleted count for whatever reason": {[]*Budget{budget(t, "two", "", "2", rollout)},
 			append(several(1, "x", "a", leaving), ten...), candidates(rollout, ten[:3]...), nil, "m0",
-			"MachineDisruptionBudget two has no room (Rollout): 2 of 11 machines disrupted, at most 2 allowed"},
+			"MachineDisruptionBudget two allows no more disruptions now (reason Rollout): 2 of 11 machines disrupted, at most 2 allowed"},
 		"every budget counts": {[]*Budget{budget(t, "wide", "", "5"), budget(t, "a", "a", "1")},
 			append(several(2, "n", "b"), ten...), candidates(rollout, append(ten[:2:2], several(2, "n", "b")...)...), nil,
-			"m0 n0 n1", "MachineDisruptionBudget a has no room (Rollout): 1 of 10 machines disrupted, at most 1 allowed"},
-		"what one budget denies takes no room of another": {[]*Budget{budget(t, "stop", "b", "0"), budget(t, "one", "", "1")},
+			"m0 n0 n1",
+			"MachineDisruptionBudget a allows no more disruptions now (reason Rollout): 1 of 10 machines disrupted, at most 1 allowed"},
+		"a machine denied by one budget takes no room in another": {[]*Budget{budget(t, "stop", "b", "0"), budget(t, "one",
+			"", "1")},
 			append(several(2, "n", "b"), ten...), candidates(rollout, append(several(2, "n", "b"), ten[0])...), nil, "m0",
-			"MachineDisruptionBudget stop allows no disruption (Rollout)"},
-		"one without a Node needs no room": {[]*Budget{budget(t, "stop", "", "0")}, several(1, "x", "a", nodeless),
+			"MachineDisruptionBudget stop allows no disruption (reason Rollout)"},
+		"a machine without a Node needs no room": {[]*Budget{budget(t, "stop", "", "0")}, several(1, "x", "a", nodeless),
 			candidates(rollout, several(1, "x", "a", nodeless)...), nil, "x0", ""},
-		"nor one that is disrupted": {[]*Budget{budget(t, "stop", "", "0")}, several(1, "x", "a", leaving),
+		"a disrupted machine needs no room": {[]*Budget{budget(t, "stop", "", "0")}, several(1, "x", "a", leaving),
 			candidates(rollout, several(1, "x", "a", leaving)...), nil, "x0", ""},
-		"an exempt one": {nil, ten, candidates(rollout, machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, ""))), nil,
+		"an exempt machine": {nil, ten, candidates(rollout, machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, ""))),
+			nil,
 			"", "machine x has the annotation machinist.dev/do-not-disrupt"},
-		"an exempt one that is changed in place": {[]*Budget{budget(t, "ten", "", "10")}, several(1, "x", "a", changing), candidates(rollout,
-			several(1, "x", "a", changing, annotated(v1beta1.AnnotationDoNotDisrupt, ""))...), nil,
+		"an exempt machine being updated in place": {[]*Budget{budget(t, "ten", "", "10")}, several(1, "x", "a", changing),
+			candidates(rollout,
+				several(1, "x", "a", changing, annotated(v1beta1.AnnotationDoNotDisrupt, ""))...), nil,
 			"", "machine x0 has the annotation machinist.dev/do-not-disrupt"},
-		"an exempt one that leaves": {[]*Budget{budget(t, "ten", "", "10")}, several(1, "x", "a", leaving), candidates(rollout,
-			several(1, "x", "a", leaving, annotated(v1beta1.AnnotationDoNotDisrupt, ""))...), nil, "x0", ""},
+		"an exempt machine being deleted": {[]*Budget{budget(t, "ten", "", "10")}, several(1, "x", "a", leaving),
+			candidates(rollout,
+				several(1, "x", "a", leaving, annotated(v1beta1.AnnotationDoNotDisrupt, ""))...), nil, "x0", ""},
 		"exempt until later": {nil, ten, candidates(rollout,
 			machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, "2026-05-05T13:00:00Z"))), nil, "",
 			"machine x has the annotation machinist.dev/do-not-disrupt until 2026-05-05T13:00:00Z"},
 		"exempt until now": {nil, ten, candidates(rollout,
 			machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, "2026-05-05T12:00:00Z"))), nil, "x", ""},
-		"exempt until nobody knows": {nil, ten, candidates(rollout,
+		"exempt until an invalid time": {nil, ten, candidates(rollout,
 			machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, "tomorrow"))), nil, "",
 			"machine x has the annotation machinist.dev/do-not-disrupt"},
-		"a more urgent one of somebody else": {[]*Budget{budget(t, "one", "", "1")}, ten, candidates(rollout, ten[0]),
-			candidates(remediation, ten[1]), "", "MachineDisruptionBudget one has no room (Rollout): 1 of 10 machines disrupted, at most 1 allowed"},
-		"a less urgent one of somebody else": {[]*Budget{budget(t, "one", "", "1")}, ten, candidates(remediation, ten[0]),
+		"a more urgent candidate of another asker": {[]*Budget{budget(t, "one", "", "1")}, ten, candidates(rollout, ten[0]),
+			candidates(remediation, ten[1]), "",
+			"MachineDisruptionBudget one allows no more disruptions now (reason Rollout): 1 of 10 machines disrupted, at most 1 allowed"},
+		"a less urgent candidate of another asker": {[]*Budget{budget(t, "one", "", "1")}, ten, candidates(remediation,
+			ten[0]),
 			candidates(rollout, ten[1]), "m0", ""},
-		"somebody else wants the same machine": {[]*Budget{budget(t, "one", "", "1")}, ten, candidates(rollout, ten[0]),
+		"the same machine is a candidate of another asker": {[]*Budget{budget(t, "one", "", "1")}, ten, candidates(rollout,
+			ten[0]),
 			candidates(remediation, ten[0]), "m0", ""},
-		"somebody else waits for too long": {[]*Budget{budget(t, "one", "", "1")}, ten, candidates(remediation, ten[0]),
-			[]Candidate{{Machine: ten[1], Reason: v1beta1.DisruptionExpiry, asked: noon.Add(-patience)}}, "",
-			"MachineDisruptionBudget one has no room (Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
-		"the longest broken first": {[]*Budget{budget(t, "one", "", "1")}, ten,
-			candidates(remediation, machine("a", "a", remediated(time.Minute)), machine("b", "a", remediated(time.Hour))), nil, "b",
-			"MachineDisruptionBudget one has no room (Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
-		"one that surely is broken before": {[]*Budget{budget(t, "one", "", "1")}, ten,
+		"a candidate of another asker has waited too long": {[]*Budget{budget(t, "one", "", "1")}, ten,
+			candidates(remediation, ten[0]),
+			[]Candidate{{Machine: ten[1], Reason: v1beta1.DisruptionExpiry, asked: noon.Add(-agingDelay)}}, "",
+			"MachineDisruptionBudget one allows no more disruptions now (reason Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
+		"the machine that has been broken longest first": {[]*Budget{budget(t, "one", "", "1")}, ten,
+			candidates(remediation, machine("a", "a", remediated(time.Minute)), machine("b", "a", remediated(time.Hour))), nil,
+			"b",
+			"MachineDisruptionBudget one allows no more disruptions now (reason Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
+		"a failed machine first": {[]*Budget{budget(t, "one", "", "1")}, ten,
 			candidates(remediation, machine("a", "a", remediated(time.Hour)), machine("b", "a",
 				condition(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonWaitingForNode, time.Minute),
 				failed(v1beta1.FailureCreateError))), nil, "b",
-			"MachineDisruptionBudget one has no room (Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
-		"the oldest first": {[]*Budget{budget(t, "one", "", "1")}, ten,
+			"MachineDisruptionBudget one allows no more disruptions now (reason Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
+		"the oldest machine first": {[]*Budget{budget(t, "one", "", "1")}, ten,
 			candidates(v1beta1.DisruptionExpiry, ten[0], machine("old", "a", func(m *v1beta1.Machine) {
 				m.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Hour))
 			})), nil, "old",
-			"MachineDisruptionBudget one has no room (Expiry): 1 of 10 machines disrupted, at most 1 allowed"},
+			"MachineDisruptionBudget one allows no more disruptions now (reason Expiry): 1 of 10 machines disrupted, at most 1 allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := NewView(test.budgets, test.machines, nil, noon)
@@ -225,14 +243,14 @@ func TestWhatBudgetsGrant(t *testing.T) {
 				why = denied[0].Why
 			}
 			if why != test.why || len(granted)+len(denied) != len(test.ask) {
-				t.Errorf("of %d, %d are denied: %q, want %q", len(test.ask), len(denied), why, test.why)
+				t.Errorf("%d of %d candidates are denied: %q, want %q", len(denied), len(test.ask), why, test.why)
 			}
 		})
 	}
 }
 
 // Rule: budget-says-when-it-changes.
-func TestADenialSaysUntilWhen(t *testing.T) {
+func TestDenialReportsItsEnd(t *testing.T) {
 	b, err := Parse(budgetOf(func(s *v1beta1.MachineDisruptionBudgetSpec) {
 		s.Selector, s.MaxDisrupted = metav1.LabelSelector{}, intstr.FromInt32(0)
 		s.Windows, s.Apply = nightly(), v1beta1.ApplyOutside
@@ -242,18 +260,18 @@ func TestADenialSaysUntilWhen(t *testing.T) {
 	}
 	m := machine("m", "a")
 	_, denied := NewView([]*Budget{b}, []*v1beta1.Machine{m}, nil, noon).Ask(candidates(v1beta1.DisruptionRollout, m), nil)
-	const want = "MachineDisruptionBudget b allows no disruption (Rollout), until 2026-05-05T20:00:00Z"
+	const want = "MachineDisruptionBudget b allows no disruption (reason Rollout), until 2026-05-05T20:00:00Z"
 	if len(denied) != 1 || denied[0].Why != want || denied[0].Brief() != want || !denied[0].Closed {
 		t.Errorf("%+v, want %q", denied, want)
 	}
 	granted, _ := NewView([]*Budget{b}, []*v1beta1.Machine{m}, nil, denied[0].Until).Ask(
 		candidates(v1beta1.DisruptionRollout, m), nil)
 	if len(granted) != 1 {
-		t.Error("it does not open at that time")
+		t.Error("the disruption is denied after the reported end")
 	}
 }
 
-// What one budget has to count, ten thousand others must not count again for each machine.
+// The cost of a grant must not grow with the budgets that select none of the candidates.
 func BenchmarkTenThousandBudgets(b *testing.B) {
 	machines := several(1000, "m", "a")
 	budgets := make([]*Budget, 10_000)

@@ -8,7 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Ended lets through the events of machines that are no longer disrupted: who waits for room may have it now.
+// Ended accepts events of machines whose disruption has ended, because a controller that waits for room may have it
+// now.
 func Ended() predicate.Predicate {
 	disrupted := func(o client.Object) bool {
 		m, ok := o.(*v1beta1.Machine)

@@ -20,7 +20,7 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// apply carries out the plan with at most one write for each set: first those that shrink, then those that grow.
+// apply carries out the plan with at most one write for each set: first for sets that shrink, then for sets that grow.
 func (p *pass) apply(ctx context.Context, v *view) error {
 	wanted := make(map[int]int32, len(v.plan.Scales))
 	for _, scale := range v.plan.Scales {
@@ -33,7 +33,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(wanted[a], wanted[b]) })
 	for _, i := range order {
 		set, counted := v.sets[i], v.state.Sets[i]
-		if counted.Leaving {
+		if counted.BeingDeleted {
 			continue
 		}
 		after := v.wantedSet(p.deployment, i, wanted[i])
@@ -43,8 +43,8 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		before := counted.Replicas
 		err := p.patchSet(ctx, set, after)
 		// If the deployment only counts machines that the set has received, the set deletes none of them.
-		counts := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
-		if wanted[i] != 0 && !counts && (err == nil || freshness.Ambiguous(err)) {
+		countsReceived := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
+		if wanted[i] != 0 && !countsReceived && (err == nil || freshness.Ambiguous(err)) {
 			p.known.recordWrite(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
 		}
 		if unacceptable(err) {
@@ -57,10 +57,10 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		if p.fromCache && after.Generation != set.Generation {
 			p.Decided.Note(set.UID, after.Generation)
 		}
-		if i == v.current && v.adopts() && revisionOf(set) != v.number {
+		if i == v.current && v.mayStartRevision() && revisionOf(set) != v.number {
 			v.began = v1beta1.ReasonFoundNewMachineSet
 			p.Recorder.Eventf(p.deployment, after, corev1.EventTypeNormal, reasonRevisionFound, "Update",
-				"Revision %d is set %s again", v.number, set.Name)
+				"Revision %d uses the existing set %s", v.number, set.Name)
 		}
 	}
 	return p.create(ctx, v, wanted[len(v.sets)])
@@ -69,7 +69,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 // wantedSet returns the desired state of set i.
 func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1beta1.MachineSet {
 	set, counted := v.sets[i].DeepCopy(), v.state.Sets[i]
-	// Sets that exist only for a rollback do not change.
+	// Sets that are kept only for a rollback do not change.
 	inUse := i == v.current || set.ReplicasOrDefault()+change > 0 || ceiling(counted)+counted.Deleting > 0
 	if inUse {
 		propagate(set, d)
@@ -78,27 +78,27 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 		replicas := counted.Replicas + change
 		set.Spec.Replicas = &replicas
 	}
-	if i == v.current && v.adopts() {
+	if i == v.current && v.mayStartRevision() {
 		setRevision(set, v.number)
 		recordCause(set, d)
 	}
 	v.plan.Roles[i].annotate(set)
-	if i == v.current || !v.adopts() || !v.replacesItself() {
+	if i == v.current || !v.mayStartRevision() || !v.currentReplacesLost() {
 		delete(set.Annotations, v1beta1.AnnotationNoCreate)
 	} else if inUse {
 		annotate(set, v1beta1.AnnotationNoCreate, "")
 	}
-	if surge := v.exchangeSurge(i); !equality.Semantic.DeepEqual(set, v.sets[i]) {
-		// The set acts upon it only when its replicas change, so it is not worth a write of its own.
+	if surge := v.replacementSurge(i); !equality.Semantic.DeepEqual(set, v.sets[i]) {
+		// The set uses this annotation only when its replicas change, so the annotation alone is not worth a write.
 		if surge > 0 {
 			annotate(set, v1beta1.AnnotationExchangeSurge, strconv.Itoa(int(surge)))
 		} else {
 			delete(set.Annotations, v1beta1.AnnotationExchangeSurge)
 		}
 	}
-	if i == v.anchor() {
-		// This annotation alone is worth a write only while another set has replicas, because a rollout must know whether
-		// replicas changed. Without it the sets would be resized for the same change again and again.
+	if i == v.sizedForIndex() {
+		// This annotation alone is worth a write only while another set has replicas. A rollout must know whether replicas
+		// have changed, because otherwise it would resize the sets for the same change again and again.
 		previous, recorded := set.Annotations[v1beta1.AnnotationSizedFor]
 		sizedFor := strconv.Itoa(int(v.plan.SizedFor))
 		othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })
@@ -112,12 +112,12 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	return set
 }
 
-// exchangeSurge returns how many machines beyond replicas set i has because of an exchange.
-func (v *view) exchangeSurge(i int) int32 {
+// replacementSurge returns how many machines set i has in addition to replicas because of replacements.
+func (v *view) replacementSurge(i int) int32 {
 	if i != v.current {
 		return 0
 	}
-	return v.plan.ExchangeSurge
+	return v.plan.ReplacementSurge
 }
 
 // annotate writes a set's role in a hand-over into its annotations.
@@ -125,25 +125,27 @@ func (r Role) annotate(set *v1beta1.MachineSet) {
 	handover.Annotate(set, handover.Order{To: r.MoveTo, Machines: r.Moves, Selected: r.BySelection}, r.ReceiveFrom)
 }
 
-// replacesItself reports whether machines that old sets lose are created in the wanted revision.
-func (v *view) replacesItself() bool {
+// currentReplacesLost reports whether the current set replaces machines that old sets lose.
+func (v *view) currentReplacesLost() bool {
 	return v.state.Strategy == v1beta1.StrategyOnDelete || v.state.updatesInPlace() && !v.state.Failing
 }
 
-// anchor is the index of the set whose annotation records for how many replicas the sets were sized: the newest after
-// this pass; -1 if that is the successor.
-func (v *view) anchor() int {
+// sizedForIndex returns the index of the set whose annotation records for how many replicas the sets were sized: the
+// newest set after this pass. It returns -1 if that is the set to create.
+func (v *view) sizedForIndex() int {
 	switch {
-	case v.successor != nil:
+	case v.setToCreate != nil:
 		return -1
-	case v.current >= 0 && v.adopts():
+	case v.current >= 0 && v.mayStartRevision():
 		return v.current
 	}
 	return len(v.sets) - 1
 }
 
-// adopts reports whether the wanted template may become a revision now.
-func (v *view) adopts() bool { return !v.state.Paused && !v.state.Frozen && v.state.VersionSkew == "" }
+// mayStartRevision reports whether the wanted template may become the newest revision now.
+func (v *view) mayStartRevision() bool {
+	return !v.state.Paused && !v.state.Frozen && v.state.VersionSkew == ""
+}
 
 // activeSets returns the sets that have replicas after the plan is carried out.
 func (v *view) activeSets() (active []int) {
@@ -164,11 +166,11 @@ func (v *view) activeSets() (active []int) {
 
 // create creates the set of a new revision.
 func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
-	set := v.successor
+	set := v.setToCreate
 	if set == nil {
 		return nil
 	}
-	if err := p.current(ctx); err != nil {
+	if err := p.checkCurrent(ctx); err != nil {
 		return err
 	}
 	set.Spec.Replicas = &replicas
@@ -178,13 +180,13 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	switch {
 	case err == nil:
 		v.began = v1beta1.ReasonNewMachineSetCreated
-		p.Recorder.Eventf(p.deployment, set, corev1.EventTypeNormal, reasonRevisionCreated, "Create", "Revision %d is set %s",
-			v.number, set.Name)
+		p.Recorder.Eventf(p.deployment, set, corev1.EventTypeNormal, reasonRevisionCreated, "Create",
+			"Created set %s for revision %d", set.Name, v.number)
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		return p.nameTaken(ctx, v)
+		return p.resolveNameCollision(ctx, v)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // the namespace is being deleted
+		return nil // The namespace is being deleted.
 	}
 	p.noteAmbiguous(err)
 	err = fmt.Errorf("create set %s: %w", set.Name, err)
@@ -200,30 +202,30 @@ func unacceptable(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// noteRejection records why the API server did not accept a set; only the first one is reported.
+// noteRejection records why the API server rejected a set. Only the first rejection of a pass is reported.
 func (v *view) noteRejection(reason string, err error) {
 	if v.rejected == nil {
 		v.rejectedReason, v.rejected = reason, err
 	}
 }
 
-// nameTaken finds out which set has the name of the new set. If it is the deployment's and was missing in the cache,
-// the next pass finds it. Otherwise the name collides, and the next count of collisions makes another name.
-func (p *pass) nameTaken(ctx context.Context, v *view) error {
+// resolveNameCollision handles a set that has the name of the set to create. If it belongs to the deployment and was
+// missing in the cache, the next pass finds it. Otherwise the collision count is raised, which results in another name.
+func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 	d := p.deployment
-	v.noSuccessorReason = fmt.Sprintf("the name %s is taken", v.successor.Name)
+	v.cannotCreateReason = fmt.Sprintf("a MachineSet with the name %s exists already", v.setToCreate.Name)
 	var taken v1beta1.MachineSet
-	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(v.successor), &taken); {
+	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(v.setToCreate), &taken); {
 	case apierrors.IsNotFound(err):
-		p.requeueIn(retryConflict) // It was deleted meanwhile.
+		p.requeueIn(retryConflict) // The set was deleted meanwhile.
 		return nil
 	case err != nil:
-		return fmt.Errorf("get the set that has the name %s: %w", v.successor.Name, err)
+		return fmt.Errorf("get the set that has the name %s: %w", v.setToCreate.Name, err)
 	}
-	// A set of the deployment that lost its owner is adopted: another one in its place would exchange all machines.
+	// A set of the deployment that lost its owner is adopted. Another set in its place would replace all machines.
 	if (metav1.IsControlledBy(&taken, d) || p.mayAdopt(&taken)) &&
-		sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && madeAfter(&taken, v.rolloutAfter) {
-		p.known.cache.Invalidate() // decide from live lists until the cache has it
+		sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && newerThan(&taken, v.rolloutAfter) {
+		p.known.cache.Invalidate() // Use live lists until the cache has the set.
 		p.requeueIn(retryConflict)
 		return nil
 	}
@@ -235,9 +237,9 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	changed.Status.CollisionCount = &count
 	if err := p.Client.Status().Patch(ctx, changed,
 		client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{})); apierrors.IsNotFound(err) {
-		return nil // It was deleted meanwhile.
+		return nil // The deployment was deleted meanwhile.
 	} else if err != nil {
-		return fmt.Errorf("count the collision of set %s: %w", v.successor.Name, err)
+		return fmt.Errorf("raise status.collisionCount, because the name %s exists already: %w", v.setToCreate.Name, err)
 	}
 	p.ownWrites.Record(changed)
 	p.deployment = changed
@@ -245,14 +247,15 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	return nil
 }
 
-// mayAdopt reports whether a live list would find the set as one that nobody owns and the deployment may have.
+// mayAdopt reports whether the deployment may adopt the set: the set has no owner and matches the selector, and a live
+// list finds it.
 func (p *pass) mayAdopt(set *v1beta1.MachineSet) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&p.deployment.Spec.Selector)
 	return err == nil && unowned(set) && set.Labels[v1beta1.LabelMachineDeployment] == p.deployment.Name &&
 		selector.Matches(labels.Set(set.Labels))
 }
 
-// cleanUp deletes old sets beyond the limit of the history.
+// cleanUp deletes old sets beyond the revision history limit.
 func (p *pass) cleanUp(ctx context.Context, v *view) error {
 	for _, set := range v.expired(v.state.Sets, p.deployment.RevisionHistoryLimitOrDefault()) {
 		err := p.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
@@ -265,14 +268,14 @@ func (p *pass) cleanUp(ctx context.Context, v *view) error {
 	return nil
 }
 
-// patchSet writes the difference between before and after; it fails if the set was changed since it was read.
+// patchSet writes the difference between before and after. It fails if the set was changed since it was read.
 func (p *pass) patchSet(ctx context.Context, before, after *v1beta1.MachineSet) error {
 	err := p.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	p.noteAmbiguous(err)
 	return err
 }
 
-// noteAmbiguous invalidates the trust in the cache if the error leaves the outcome of a write open.
+// noteAmbiguous stops trusting the cache if the error leaves the outcome of a write unknown.
 func (p *pass) noteAmbiguous(err error) {
 	if freshness.Ambiguous(err) {
 		p.known.cache.Invalidate()

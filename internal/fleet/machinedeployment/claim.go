@@ -20,9 +20,9 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// claim returns the sets of the deployment. It adopts sets without an owner that match the selector, and releases
-// sets that no longer match. The owner reference alone decides which deployment owns a set: so two deployments with
-// the same selector do not fight over it.
+// claim returns the sets of the deployment. It adopts sets without an owner that match the selector, and releases sets
+// that no longer match. Only the owner reference decides which deployment owns a set, so two deployments with the same
+// selector do not fight over it.
 func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.MachineSet, error) {
 	owned, err := p.ownedSets(ctx)
 	if err != nil {
@@ -49,8 +49,8 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 	return sets, nil
 }
 
-// ownedSets returns the sets whose controller is the deployment. A live list also finds those that lost it, before the
-// cache shows that.
+// ownedSets returns the sets whose controller is the deployment. Unless the cache is confirmed, it uses a live list,
+// and also records the sets with the deployment's label that have no owner.
 func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	d := p.deployment
 	var cached v1beta1.MachineSetList
@@ -76,7 +76,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 			p.unowned = append(p.unowned, set)
 		}
 	}
-	// Only the cache finds a set by its owner, if the set lost the deployment's label.
+	// A set that lost the deployment's label is found only in the cache, by its owner.
 	for _, set := range found {
 		if set.Labels[v1beta1.LabelMachineDeployment] == d.Name {
 			continue
@@ -94,7 +94,8 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return sets, nil
 }
 
-// adopt takes over the sets that match and have no owner, after a live read shows that the deployment still exists.
+// adopt adopts the sets that match the selector and have no owner, after a live read has shown that the deployment
+// still exists.
 func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1beta1.MachineSet) ([]*v1beta1.MachineSet,
 	error) {
 	d := p.deployment
@@ -114,7 +115,7 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 		if !checked {
 			var now v1beta1.MachineDeployment
 			if err := p.Live.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
-				return nil, fmt.Errorf("check whether the deployment may adopt set %s: %w", set.Name, err)
+				return nil, fmt.Errorf("get the deployment live, to adopt set %s: %w", set.Name, err)
 			}
 			if now.UID != d.UID || !now.DeletionTimestamp.IsZero() {
 				return nil, fmt.Errorf("adopt set %s: the deployment was deleted meanwhile", set.Name)
@@ -134,12 +135,12 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 	return adopted, nil
 }
 
-// unowned reports whether nobody owns the set, and it is to stay.
+// unowned reports whether the set has no owner and is not being deleted.
 func unowned(set *v1beta1.MachineSet) bool {
 	return metav1.GetControllerOfNoCopy(set) == nil && set.DeletionTimestamp.IsZero()
 }
 
-// release gives up a set that no longer matches the selector.
+// release removes the owner reference from a set that no longer matches the selector.
 func (p *pass) release(ctx context.Context, set *v1beta1.MachineSet) error {
 	free := set.DeepCopy()
 	free.OwnerReferences = slices.DeleteFunc(free.OwnerReferences, func(ref metav1.OwnerReference) bool {
@@ -151,14 +152,14 @@ func (p *pass) release(ctx context.Context, set *v1beta1.MachineSet) error {
 	return nil
 }
 
-// machinesOf returns the machines of the sets by the UID of the set. The caller must not change them.
+// machinesOf returns the machines of the sets, by the UID of their set. The caller must not change the machines.
 func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[types.UID][]*v1beta1.Machine, error) {
 	namespace := p.deployment.Namespace
 	found := make(map[types.UID][]*v1beta1.Machine, len(sets))
 	if len(sets) == 0 {
 		return found, nil
 	}
-	// Read before the lists, which are then at least as new.
+	// The version is read before the lists, so that the lists are at least as new.
 	seen := p.cacheAsNewAsSpec()
 	var cached []*v1beta1.Machine
 	for _, set := range sets {
@@ -167,10 +168,10 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		if err != nil {
 			return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
 		}
-		found[set.UID] = counting(machines)
+		found[set.UID] = withoutPreserved(machines)
 		cached = append(cached, found[set.UID]...)
 	}
-	// The cache may still lack machines that a set handed over before it observed that its order was taken back.
+	// A set may have handed machines over before it observed that its order was taken back. The cache may lack them.
 	takenBack := slices.ContainsFunc(sets, orderTakenBack)
 	if p.known.cache.Confirmed() && !takenBack && (seen || !p.mayShrink(sets)) {
 		p.fromCache = seen
@@ -195,7 +196,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		return nil, fmt.Errorf("list the machines of sets %v live: %w", names, err)
 	}
 	var counted []*v1beta1.Machine
-	for _, m := range counting(machines) {
+	for _, m := range withoutPreserved(machines) {
 		owner := metav1.GetControllerOfNoCopy(m)
 		if owner == nil {
 			continue
@@ -209,15 +210,15 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	return found, nil
 }
 
-// orderTakenBack reports whether the set has observed that it must hand over no more machines.
+// orderTakenBack reports whether the set has observed that its order was taken back: it hands over no more machines.
 func orderTakenBack(set *v1beta1.MachineSet) bool {
 	order, ok := handover.OrderOf(set.Annotations)
 	return ok && order.Machines == 0 && set.Status.ObservedGeneration >= set.Generation
 }
 
 // cacheAsNewAsSpec reports whether the cache of Machines is at least as new as the deployment's specification. An
-// autoscaler annotates machines for deletion before it lowers replicas: if the cache lacks the annotation, another
-// machine is deleted, and from another set.
+// autoscaler annotates machines for deletion before it lowers replicas. If the cache lacked the annotation, another
+// machine would be deleted, perhaps from another set.
 func (p *pass) cacheAsNewAsSpec() bool {
 	if p.MachineCacheVersion == nil {
 		return false
@@ -225,8 +226,8 @@ func (p *pass) cacheAsNewAsSpec() bool {
 	return freshness.AtLeastAsNew(p.MachineCacheVersion(), p.known.specVersion)
 }
 
-// mayShrink reports whether the deployment may have to choose which machines go: whether the sets have, or had when
-// they were sized, more replicas than the deployment. If all machines go there is no choice.
+// mayShrink reports whether the deployment may have to choose machines for deletion. That is the case if its sets have,
+// or had when they were last sized, more replicas than the deployment. If all machines are deleted, there is no choice.
 func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
 	if p.deployment.ReplicasOrDefault() <= 0 {
 		return false
@@ -239,8 +240,8 @@ func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
 	return max(replicas, sizedForOf(newest)) > p.deployment.ReplicasOrDefault()
 }
 
-// counting drops preserved machines: they belong to no set.
-func counting(machines []*v1beta1.Machine) []*v1beta1.Machine {
+// withoutPreserved removes preserved machines, because they do not count for their set.
+func withoutPreserved(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return slices.DeleteFunc(machines, preservation.Preserved)
 }
 

@@ -20,6 +20,7 @@ type conditions struct {
 	now        time.Time
 }
 
+// put writes a condition.
 func (c conditions) put(condition metav1.Condition) {
 	condition.Message = wording.Brief(condition.Message)
 	condition.ObservedGeneration = c.generation
@@ -40,28 +41,28 @@ func (c conditions) set(kind string, isTrue bool, reason, otherwise, message str
 	c.put(condition)
 }
 
-// setOnce writes a condition that is missing until it is first True.
-func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message, over string) {
+// setOnce writes a condition that is missing until it is first True. Each status has a reason and a message.
+func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message, falseMessage string) {
 	if !isTrue && c.find(kind) == nil {
 		return
 	}
 	if !isTrue {
-		message = over
+		message = falseMessage
 	}
 	c.set(kind, isTrue, reason, otherwise, message)
 }
 
-// rollingOut reports whether machines are being replaced, and what the rollout waits for.
+// rollingOut writes RollingOut: whether machines are being replaced, and what the rollout does or waits for.
 func (c conditions) rollingOut(v *view, r rollout) {
 	condition := metav1.Condition{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionTrue}
 	switch outdated := v.outdated(); {
 	case outdated == 0 && v.state.Current >= 0 && v.updating() == 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1beta1.ReasonRolloutComplete
 		condition.Message = sentence(fmt.Sprintf("all machines are of revision %d", c.status.CurrentRevision), r.waiting)
-	case r.doing != "" && r.forPeople != v1beta1.ReasonVersionSkew:
+	case r.doing != "" && r.waitReason != v1beta1.ReasonVersionSkew:
 		condition.Reason, condition.Message = v1beta1.ReasonRollingOut, sentence("scaling "+r.doing, "")
-	case r.forPeople != "" && !r.paused && !r.frozen:
-		condition.Reason, condition.Message = r.forPeople, sentence(r.waiting, "")
+	case r.waitReason != "" && !r.paused && !r.frozen:
+		condition.Reason, condition.Message = r.waitReason, sentence(r.waiting, "")
 	default:
 		condition.Reason, condition.Message = v1beta1.ReasonRolloutBlocked, sentence(r.waiting, "")
 	}
@@ -71,18 +72,18 @@ func (c conditions) rollingOut(v *view, r rollout) {
 	c.put(condition)
 }
 
-// frozen reports what stops growth and rollouts. The controller that set the label may have written the condition
-// already, with a better reason.
+// frozen writes Frozen: what stops the creation of machines and rollouts. The controller that set the freeze label may
+// have written the condition already, with a more specific reason.
 func (c conditions) frozen(v *view) {
 	if v.freeze == v1beta1.ReasonFrozenByLabel &&
 		meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {
 		return
 	}
 	c.setOnce(v1beta1.ConditionFrozen, v.state.Frozen, v.freeze, v1beta1.ReasonThawed, v.freezeMessage,
-		"Growth and rollouts may go on.")
+		"The freeze has ended: machines are created and rollouts continue.")
 }
 
-// ofSets writes the conditions that sum up all sets of the deployment.
+// ofSets writes the conditions that summarize all sets of the deployment.
 func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 	replicas := v.state.Replicas
 	var deleting int32
@@ -99,16 +100,16 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 			}
 		}
 	}
-	have := fmt.Sprintf("%s, %d wanted, %d more being deleted.", wording.Count(status.Replicas, "machine"),
-		replicas, deleting)
+	counts := fmt.Sprintf("The deployment has %s, wants %d, and is deleting %d more.",
+		wording.Count(status.Replicas, "machine"), replicas, deleting)
 	c.set(v1beta1.ConditionScalingUp, status.Replicas < replicas, v1beta1.ReasonScalingUp,
-		v1beta1.ReasonAtDesiredReplicas, have)
+		v1beta1.ReasonAtDesiredReplicas, counts)
 	c.set(v1beta1.ConditionScalingDown, status.Replicas > replicas || deleting > 0, v1beta1.ReasonScalingDown,
-		v1beta1.ReasonAtDesiredReplicas, have)
+		v1beta1.ReasonAtDesiredReplicas, counts)
 	message := "All machines are Ready."
 	if notReady != "" {
-		message = fmt.Sprintf("%d of %s are Ready; %s is not.", status.ReadyReplicas,
-			wording.Count(status.Replicas, "machine"), notReady)
+		message = fmt.Sprintf("%d of %d machines are Ready. Machine %s is not Ready.", status.ReadyReplicas, status.Replicas,
+			notReady)
 	}
 	c.set(v1beta1.ConditionMachinesReady, notReady == "", v1beta1.ReasonAllMachinesReady,
 		v1beta1.ReasonMachinesNotReady, message)
@@ -119,8 +120,8 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 		v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
 }
 
-// ready sums the deployment up, or says what it waits for. A pause or a freeze that stops nothing changes nothing about
-// a deployment that is as specified.
+// ready writes the conditions that summarize the deployment, with the reason and message of the condition that explains
+// them. A pause or a freeze does not matter if the deployment is as specified.
 func (c conditions) ready(v *view, r rollout) {
 	progress, rolling := c.find(v1beta1.ConditionProgressing), c.find(v1beta1.ConditionRollingOut)
 	isRolling := rolling.Status == metav1.ConditionTrue
@@ -136,37 +137,36 @@ func (c conditions) ready(v *view, r rollout) {
 	case r.began != "":
 	case !carriedOut:
 		because = &metav1.Condition{Reason: v1beta1.ReasonRolloutBlocked,
-			Message: "The last change of the deployment was not carried out yet."}
+			Message: "The last change of the deployment has not been carried out yet."}
 	case c.status.Replicas < v.state.Replicas:
 		because = c.find(v1beta1.ConditionScalingUp)
 	case c.status.Replicas > v.state.Replicas:
 		because = c.find(v1beta1.ConditionScalingDown)
 	default:
 		because = &metav1.Condition{Reason: v1beta1.ReasonMachinesNotAvailable, Message: fmt.Sprintf(
-			"%d of %s are available.", c.status.AvailableReplicas, wording.Count(c.status.Replicas, "machine"))}
+			"%d of %d machines are available.", c.status.AvailableReplicas, c.status.Replicas)}
 		if m := c.find(v1beta1.ConditionMachinesReady); m.Status == metav1.ConditionFalse {
 			because.Message += " " + m.Message
 		}
 	}
 	message := because.Message
-	if message == "" { // The sets carry out what was decided before.
-		message = fmt.Sprintf("%d of %s are of the newest revision.", c.status.UpdatedReplicas,
-			wording.Count(c.status.Replicas, "machine"))
+	if message == "" { // The sets are carrying out an earlier decision.
+		message = fmt.Sprintf("%d of %d machines are of the newest revision.", c.status.UpdatedReplicas, c.status.Replicas)
 	}
-	c.sumUp(carriedOut && r.complete, progress.Status == metav1.ConditionFalse, because.Reason, message)
+	c.summarize(carriedOut && r.complete, progress.Status == metav1.ConditionFalse, because.Reason, message)
 }
 
-// sumUp writes the conditions that kstatus understands, so that GitOps tools see whether the deployment is done.
-// Exactly one of the three is True.
-func (c conditions) sumUp(ready, stuck bool, reason, message string) {
+// summarize writes the conditions of kstatus, by which GitOps tools see whether the deployment is done. Exactly one of
+// the three is True.
+func (c conditions) summarize(ready, stuck bool, reason, message string) {
 	c.set(v1beta1.ConditionReady, ready, reason, reason, message)
 	c.setOnce(v1beta1.ConditionReconciling, !ready && !stuck, reason, reason, message, "")
 	c.setOnce(v1beta1.ConditionStalled, !ready && stuck, reason, reason, message, "")
 }
 
-// olderThanRolloutAfter reports the machines whose instances are older than spec.rolloutAfter and stay; empty if
-// there are none. With the strategy InPlace the machines move to the new revision, but it asks the provider for no
-// change. A user who asked for new instances must know that there will be none.
+// olderThanRolloutAfter returns a message about machines whose instances are older than spec.rolloutAfter and stay, or
+// "" if there are none. With the strategy InPlace, the machines move to the new revision, but the provider changes
+// nothing. A user who wanted new instances must know that there will be none.
 func (v *view) olderThanRolloutAfter() string {
 	if v.state.Strategy != v1beta1.StrategyInPlace || v.rolloutAfter.IsZero() {
 		return ""
@@ -182,7 +182,8 @@ func (v *view) olderThanRolloutAfter() string {
 	if old == 0 {
 		return ""
 	}
-	return fmt.Sprintf("nothing renews %s made before spec.rolloutAfter: with strategy InPlace it reaches only what is made later", wording.Count(old, "machine"))
+	return fmt.Sprintf("strategy InPlace does not replace %s launched before spec.rolloutAfter",
+		wording.Count(old, "machine"))
 }
 
 // launchedBefore reports whether the machine's present instance was launched before t.

@@ -12,9 +12,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A restart of a deployment that is updated in place reports that no instance is renewed. (rule
+// After a restart of a deployment that is updated in place, a condition reports that no instance is replaced. (rule
 // only-template-changes-roll)
-func TestInPlaceReportsThatRolloutAfterRenewsNothing(t *testing.T) {
+func TestInPlaceReportsThatRolloutAfterReplacesNothing(t *testing.T) {
 	past := metav1.NewTime(noon.Add(30 * time.Minute))
 	old := func(m *v1beta1.Machine) { isReady(m); m.CreationTimestamp = metav1.NewTime(noon) }
 	later := func(m *v1beta1.Machine) { isReady(m); m.CreationTimestamp = metav1.NewTime(noon.Add(50 * time.Minute)) }
@@ -28,10 +28,11 @@ func TestInPlaceReportsThatRolloutAfterRenewsNothing(t *testing.T) {
 		rolloutAfter *metav1.Time
 		want         string
 	}{
-		"after it":                {v1beta1.StrategyInPlace, &past, "Nothing renews 1 machine made before"},
-		"without it":              {v1beta1.StrategyInPlace, nil, ""},
-		"with another strategy":   {v1beta1.StrategyRollingUpdate, &past, ""},
-		"while it is yet to come": {v1beta1.StrategyInPlace, &metav1.Time{Time: noon.Add(2 * time.Hour)}, ""},
+		"rolloutAfter in the past": {v1beta1.StrategyInPlace, &past,
+			"Strategy InPlace does not replace 1 machine launched before"},
+		"without rolloutAfter":       {v1beta1.StrategyInPlace, nil, ""},
+		"with another strategy":      {v1beta1.StrategyRollingUpdate, &past, ""},
+		"rolloutAfter in the future": {v1beta1.StrategyInPlace, &metav1.Time{Time: noon.Add(2 * time.Hour)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := deployment("a")

@@ -23,45 +23,47 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Name of the controller, of its work queue's metrics and of the reporter of its events.
+// Name is the name of the controller, also in its work queue's metrics and its events.
 const Name = "machinedeployment"
 
-// retryConflict is when to retry after a conflict without an event.
+// retryConflict is the delay before the next pass after a conflict.
 const retryConflict = 100 * time.Millisecond
 
-// frozenPoll is how often a deployment that has something to do checks whether the process may do so again.
+// frozenPoll is how often a deployment that must add or replace machines checks whether the process may do so again.
 const frozenPoll = 10 * time.Second
 
-// DefaultConcurrency is the number of deployments worked on at once unless Options say otherwise.
+// DefaultConcurrency is the default of Options.Concurrency.
 const DefaultConcurrency = 10
 
 // Options are the dependencies and settings of a Reconciler.
 type Options struct {
-	// Client reads the control cluster from the cache, including this process's own writes of our kinds, and writes it.
+	// Client reads the control cluster from the cache, including this process's own writes, and writes to it.
 	Client client.Client
-	// Live reads the control cluster itself.
+	// Live reads from the API server of the control cluster, without a cache.
 	Live client.Reader
 	// Recorder records events on MachineDeployments.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is
-	// not known: then decisions that depend on it read live. Register sets it from the manager's cache if it is nil.
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if that
+	// version is unknown. In that case, decisions that depend on it read live. If the field is nil, Register sets it from
+	// the manager's cache.
 	MachineCacheVersion func() string
-	// Concurrency is the number of deployments worked on at once. Defaults to DefaultConcurrency.
+	// Concurrency is the maximum number of deployments that are reconciled in parallel. Defaults to DefaultConcurrency.
 	Concurrency int
-	// Stopped returns why this process must neither add nor replace machines now, as reason and message of the condition
-	// Frozen. An empty reason means that it may. Default: it always may.
+	// Stopped returns why this process must neither add nor replace machines now, as the reason and message of the
+	// condition Frozen. An empty reason means that it may. If the field is nil, it always may.
 	Stopped func() (reason, message string)
-	// ServerVersion returns the version of the target cluster's API server, empty while it is unknown. It may ask for it,
-	// but not for long. Nil where there is no target cluster.
+	// ServerVersion returns the version of the target cluster's API server, or "" while it is unknown. It may send a
+	// request, but must not block for long. It is nil if there is no target cluster.
 	ServerVersion func(context.Context) string
-	// Ledger says what may be disrupted; nil allows all.
+	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decided records which generations of sets were written by what is in Client's cache; may be nil.
+	// Decided records the generations of sets that this process wrote from what its cache already contained. It may be
+	// nil.
 	Decided *freshness.Decisions
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Tracer reports traces; nil where they are off.
+	// Tracer reports traces. It is nil if traces are off.
 	Tracer *tracing.Tracer
 }
 
@@ -110,7 +112,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// Reconcile makes one pass over a MachineDeployment.
+// Reconcile runs one pass over a MachineDeployment.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	r.Metrics.lead()
 	d := &v1beta1.MachineDeployment{}
@@ -122,7 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("get the deployment: %w", err)
 	}
 	if !d.DeletionTimestamp.IsZero() {
-		// Its sets and machines go by their owner references.
+		// The garbage collector deletes the sets and machines.
 		r.forget(req)
 		return reconcile.Result{}, nil
 	}
@@ -139,8 +141,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		known.cache.Confirm(p.cacheMark)
 	}
 	if apierrors.IsConflict(err) || errors.Is(err, errStale) {
-		// The other writer's event triggers a pass as well.
-		logf.FromContext(ctx).V(1).Info("Retrying after a change by another writer", "cause", err.Error())
+		// The event of the other write triggers a pass as well.
+		logf.FromContext(ctx).V(1).Info("Retrying after a change by another client", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: retryConflict}, nil
 	}
 	if err != nil {
@@ -149,13 +151,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// errStale is returned by a pass that found the deployment changed since the cache was updated.
+// errStale is returned by a pass if the deployment has changed at the API server and the cache does not show it yet.
 var errStale = errors.New("the cached deployment is out of date")
 
-// current fails with errStale unless a live GET returns the deployment as the pass read it. A pass over a deployment
-// that was deleted would create sets without an owner, and one over an old version would undo changes that were
-// carried out already.
-func (p *pass) current(ctx context.Context) error {
+// checkCurrent returns errStale unless a live GET returns the same generation of the deployment as the cache. A pass
+// over a deleted deployment would create sets without an owner. A pass over an old version would undo changes that were
+// already carried out.
+func (p *pass) checkCurrent(ctx context.Context) error {
 	live := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), live); {
 	case apierrors.IsNotFound(err):

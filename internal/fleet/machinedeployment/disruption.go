@@ -12,22 +12,23 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// readDisruption finds out which machines budgets hold back: those of old revisions, and those of the wanted one that
-// must be exchanged. The sets ask again before they touch a machine. The deployment asks so that it begins nothing
-// that could not go on, and can say what it waits for.
+// readDisruption determines which machines budgets hold back: machines of old revisions, and machines of the wanted
+// revision that are marked for replacement. The sets ask the budgets again before they disrupt a machine. The
+// deployment asks too, so that it does not begin a rollout that cannot advance, and can report what the rollout waits
+// for.
 func (p *pass) readDisruption(ctx context.Context, v *view) error {
 	candidates := v.candidates()
 	asker := p.asker()
 	if len(candidates) == 0 {
-		p.Ledger.Waits(asker, nil)
+		p.Ledger.RecordWaiting(asker, nil)
 		return nil
 	}
 	machines := make([]*v1beta1.Machine, len(candidates))
 	for i, c := range candidates {
 		machines[i] = c.Machine
 	}
-	concerned, err := p.Ledger.Concerns(ctx, p.deployment.Namespace, machines)
-	if err != nil || !concerned {
+	mayDeny, err := p.Ledger.MayDeny(ctx, p.deployment.Namespace, machines)
+	if err != nil || !mayDeny {
 		return err
 	}
 	may, denied, err := p.Ledger.Check(ctx, asker, candidates)
@@ -35,7 +36,7 @@ func (p *pass) readDisruption(ctx context.Context, v *view) error {
 		return err
 	}
 	if v.state.updatesInPlace() {
-		p.Ledger.Waits(asker, denied[:min(len(denied), int(v.bounds.MaxUnavailable))])
+		p.Ledger.RecordWaiting(asker, denied[:min(len(denied), int(v.bounds.MaxUnavailable))])
 	}
 	if len(denied) == 0 {
 		return nil
@@ -52,9 +53,9 @@ func (p *pass) readDisruption(ctx context.Context, v *view) error {
 		counted := &v.state.Sets[setOf[d.Machine.UID]]
 		counted.Denied++
 		if machinestate.Exchanged(d.Machine) {
-			counted.Exchanged--
+			counted.MarkedForReplacement--
 			if !machinestate.Available(d.Machine, p.deployment.Spec.MinReadySeconds, p.now) {
-				counted.ExchangedUnavailable--
+				counted.UnavailableMarkedForReplacement--
 			}
 		}
 	}
@@ -68,15 +69,15 @@ func (p *pass) asker() disruption.Asker {
 	return disruption.Asker{Kind: "MachineDeployment", NamespacedName: client.ObjectKeyFromObject(p.deployment)}
 }
 
-// waitingDeployments returns the deployments of a machine's namespace that wait for room in a budget.
+// waitingDeployments returns the deployments in a machine's namespace that wait for room in a budget.
 func (r *Reconciler) waitingDeployments(_ context.Context, o client.Object) []reconcile.Request {
 	return r.Ledger.Requests("MachineDeployment", o.GetNamespace())
 }
 
-// candidates are the machines that the deployment may want to disrupt.
+// candidates returns the machines that the deployment may want to disrupt.
 func (v *view) candidates() (candidates []disruption.Candidate) {
 	if v.state.Strategy == v1beta1.StrategyOnDelete {
-		return nil // People delete the machines, and are not stopped.
+		return nil // An administrator deletes the machines, which budgets do not prevent.
 	}
 	for i, set := range v.sets {
 		for _, m := range v.machines[set.UID] {
@@ -94,7 +95,7 @@ func (v *view) candidates() (candidates []disruption.Candidate) {
 	return candidates
 }
 
-// setOf returns the index of the set of each machine, by its UID.
+// setOf returns the index of each machine's set, by the UID of the machine.
 func (v *view) setOf() map[types.UID]int {
 	setOf := map[types.UID]int{}
 	for i, set := range v.sets {
@@ -105,7 +106,7 @@ func (v *view) setOf() map[types.UID]int {
 	return setOf
 }
 
-// waitingFor adds what budgets hold back to what a rollout waits for.
+// waitingFor adds to Plan.Waiting what budgets hold back.
 func (v *view) waitingFor(waiting string) string {
 	if waiting == "" || len(v.denied) == 0 || v.state.DisruptionDenied != "" {
 		return waiting

@@ -6,17 +6,18 @@ import (
 	"strings"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// draft is a plan under construction. Its sets have the replicas that the plan gives them so far. All changes use
-// grow and shrink, which keep the bounds.
+// draft is a plan under construction. Its sets have the replicas that the plan gives them so far. All changes of
+// replicas use grow and shrink, which keep the bounds.
 type draft struct {
 	State
-	before []int32    // replicas as the sets have them now
-	roles  []Role     // as the sets have them now
-	why    [][]string // reasons, by set
-	// forPeople says that the rollout waits only for people to select machines.
-	forPeople bool
+	before []int32    // present replicas, by set
+	roles  []Role     // present roles, by set
+	why    [][]string // reasons of changes, by set
+	// awaitsSelection is true if the rollout waits only for an administrator to select machines.
+	awaitsSelection bool
 }
 
 func newDraft(s State) *draft {
@@ -24,7 +25,7 @@ func newDraft(s State) *draft {
 		why: make([][]string, len(s.Sets))}
 	d.Sets = slices.Clone(s.Sets)
 	for i := range d.Sets {
-		if d.Sets[i].Leaving {
+		if d.Sets[i].BeingDeleted {
 			d.Sets[i].Replicas = 0
 		}
 		d.before[i] = d.Sets[i].Replicas
@@ -38,34 +39,34 @@ func newDraft(s State) *draft {
 	return d
 }
 
-// ceiling is the greatest number of machines that the set can have without another write: its controller may not have
-// acted yet, or may still act upon earlier replicas.
+// ceiling returns the maximum number of machines that the set can have without another write. Its controller may not
+// have acted yet, or may still act upon earlier replicas.
 func ceiling(s Set) int32 {
-	if s.Leaving {
+	if s.BeingDeleted {
 		return s.Live
 	}
 	return max(s.Replicas, s.Live, s.Most)
 }
 
-// pendingDeletions is the number of live machines that the set must delete, or may still delete because of earlier
+// pendingDeletions returns the number of live machines that the set must delete, or may still delete because of earlier
 // replicas.
 func pendingDeletions(s Set) int32 { return max(0, s.Live-min(s.Replicas, s.Least)) }
 
-// guaranteedAvailable is the number of machines that remain available after the set's pending deletions.
+// guaranteedAvailable returns the number of machines that certainly remain available after the set's pending deletions.
 func guaranteedAvailable(s Set) int32 {
-	if s.Leaving {
+	if s.BeingDeleted {
 		return 0
 	}
-	return max(0, s.Available-s.pendingBefore-max(0, pendingDeletions(s)-s.pendingBefore-s.First))
+	return max(0, s.Available-s.pendingBefore-max(0, pendingDeletions(s)-s.pendingBefore-s.UnavailableFirst))
 }
 
-// harmless is the lowest number of replicas that costs the set no available machine, by the present state. If a machine
-// becomes available before the set chooses, the set itself waits.
-func harmless(s Set) int32 {
+// harmlessReplicas returns the lowest number of replicas with which the set deletes no available machine, in the
+// present state. If a machine becomes available before the set chooses its victims, the set waits.
+func harmlessReplicas(s Set) int32 {
 	if s.Available == 0 {
 		return 0
 	}
-	return min(s.Replicas, max(0, s.Live-s.Free))
+	return min(s.Replicas, max(0, s.Live-s.Expendable))
 }
 
 func (d *draft) sum(of func(Set) int32) int32 {
@@ -76,34 +77,50 @@ func (d *draft) sum(of func(Set) int32) int32 {
 	return n
 }
 
-// capacity is how many machines may be added over all sets; negative if there are too many.
+// capacity returns how many machines may be added over all sets. It is negative if there are too many machines.
 func (d *draft) capacity() int32 { return d.Replicas + d.MaxSurge - d.sum(ceiling) }
 
-// minAvailable is how many machines must stay available.
+// minAvailable returns how many machines must stay available.
 func (d *draft) minAvailable() int32 { return d.MinAvailable(d.Replicas) }
 
-// blockedDeletions is how many surplus machines the sets do not delete yet because too few machines would stay
-// available. That happens when a machine becomes available after the deployment lowered the set's replicas.
-func (d *draft) blockedDeletions(which func(i int) bool) int32 {
+// mustStayAvailable returns minAvailable as a part of a message.
+func (d *draft) mustStayAvailable() string {
+	return fmt.Sprintf("at least %d must stay available (replicas %d − maxUnavailable %d)", d.minAvailable(), d.Replicas,
+		d.MaxUnavailable)
+}
+
+// machinesAre returns a number of machines with a verb, for messages: "1 machine is", "3 machines are".
+func machinesAre(n int32) string {
+	if n == 1 {
+		return "1 machine is"
+	}
+	return wording.Count(n, "machine") + " are"
+}
+
+// blockedDeletions returns how many surplus machines are not deleted yet because too few machines would stay available.
+// It counts only machines of the sets for which included is true. A deletion is blocked if a machine becomes available
+// after the deployment lowered the set's replicas.
+func (d *draft) blockedDeletions(included func(i int) bool) int32 {
 	var among, all, available int32
 	for i, set := range d.Sets {
-		if set.Leaving {
+		if set.BeingDeleted {
 			continue
 		}
-		n := min(set.Available, max(0, set.Live-set.Replicas-set.Free))
+		n := min(set.Available, max(0, set.Live-set.Replicas-set.Expendable))
 		available += set.Available
 		all += n
-		if which(i) {
+		if included(i) {
 			among += n
 		}
 	}
 	return min(among, max(0, all-max(0, available-d.minAvailable())))
 }
 
-// grow raises the replicas of set i towards to, as far as maxSurge and a freeze allow, and returns by how much.
+// grow raises the replicas of set i to at most the number to, as far as maxSurge and a freeze allow. It returns by how
+// much.
 func (d *draft) grow(i int, to int32, why string) int32 {
 	set := &d.Sets[i]
-	if set.Leaving || d.Frozen {
+	if set.BeingDeleted || d.Frozen {
 		return 0
 	}
 	n := min(to, ceiling(*set)+d.capacity()) - set.Replicas
@@ -115,13 +132,14 @@ func (d *draft) grow(i int, to int32, why string) int32 {
 	return n
 }
 
-// shrink lowers the replicas of set i towards to, as far as maxUnavailable allows, and returns by how much.
+// shrink lowers the replicas of set i to at least the number to, as far as maxUnavailable allows. It returns by how
+// much.
 func (d *draft) shrink(i int, to int32, why string) int32 {
 	set := &d.Sets[i]
-	if set.Leaving {
+	if set.BeingDeleted {
 		return 0
 	}
-	lowest := harmless(*set)
+	lowest := harmlessReplicas(*set)
 	switch spare := d.sum(guaranteedAvailable) - d.minAvailable(); {
 	case spare >= guaranteedAvailable(*set):
 		lowest = 0
@@ -132,8 +150,8 @@ func (d *draft) shrink(i int, to int32, why string) int32 {
 	if n <= 0 {
 		return 0
 	}
-	// Until the set's controller observes the change, it may still create machines up to the higher number. (grow leaves
-	// Least as it is for the same reason.)
+	// Until the set's controller observes the change, it may still create machines up to the higher number. For the same
+	// reason, grow does not change Least.
 	set.Most = max(set.Most, set.Replicas)
 	set.Replicas -= n
 	d.addReason(i, why)
@@ -156,7 +174,7 @@ func (d *draft) grew() bool {
 	return false
 }
 
-// scales returns the changes: first the sets that shrink, the oldest first, then those that grow.
+// scales returns the changes of replicas: first sets that shrink, the oldest first, then sets that grow.
 func (d *draft) scales() []Scale {
 	var down, up []Scale
 	for i, set := range d.Sets {
@@ -171,7 +189,7 @@ func (d *draft) scales() []Scale {
 	return append(down, up...)
 }
 
-// rolesNow returns each set's role in a hand-over from now on.
+// rolesNow returns the planned role of each set in a hand-over.
 func (d *draft) rolesNow() []Role {
 	roles := make([]Role, len(d.Sets))
 	for i, set := range d.Sets {

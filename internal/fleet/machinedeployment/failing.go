@@ -17,7 +17,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// failuresInARow is how many machines of a new revision may fail to launch before its rollout stops.
+// failuresInARow is the number of machines of a new revision that fail to launch in a row after which the rollout
+// stops.
 const failuresInARow = 3
 
 // launchFailure is a machine of a set that failed to launch.
@@ -26,20 +27,21 @@ type launchFailure struct {
 	machine v1beta1.FailedMachine
 }
 
-// failures has the machines of one set that failed to launch, by their names, which are never used twice. The set
-// replaces them, so they seldom exist at the same time. The status of the deployment lists them until a machine of
-// the set becomes Ready.
+// failures records the machines of one set that failed to launch, by name. Names are never used twice. The set replaces
+// these machines, so they rarely exist at the same time. The status of the deployment lists them until a machine of the
+// set becomes Ready.
 type failures struct {
 	set      types.UID
 	machines map[string]v1beta1.FailedMachine
-	// recovered says that a machine became Ready after all that were recorded, and that no more than a few failed since.
+	// recovered is true if a machine became Ready after all recorded failures, and fewer than failuresInARow have failed
+	// since.
 	recovered bool
-	// ready has the machines that were Ready in the last pass, nil before the first; over those whose failures were before
-	// another machine became Ready and that are not gone yet.
-	ready, over map[string]bool
+	// ready has the names of the machines that were Ready in the last pass. It is nil before the first pass. superseded
+	// has the names of existing machines that failed before another machine became Ready.
+	ready, superseded map[string]bool
 }
 
-// restore takes over the failures in a status, unless the set is known already.
+// restore restores the failures from a status, unless the set is known already.
 func (f *failures) restore(set *v1beta1.MachineSet, described []v1beta1.FailedMachine) {
 	if f.set == set.UID {
 		return
@@ -48,14 +50,14 @@ func (f *failures) restore(set *v1beta1.MachineSet, described []v1beta1.FailedMa
 	for _, m := range described {
 		random, ok := strings.CutPrefix(m.Name, set.Name+"-")
 		if ok && !strings.Contains(random, "-") && m.Time != nil &&
-			(failureOfLaunch(v1beta1.MachineFailureReason(m.Reason)) || givenUpByCheck(m.Reason)) {
+			(isLaunchFailure(v1beta1.MachineFailureReason(m.Reason)) || requestedByHealthCheck(m.Reason)) {
 			f.machines[m.Name] = m
 		}
 	}
 }
 
-// replaced returns those that are not among the set's machines any more.
-func (f *failures) replaced(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
+// gone returns the recorded failures of machines that no longer exist or are being deleted.
+func (f *failures) gone(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var gone []v1beta1.FailedMachine
 	for name, failed := range f.machines {
 		if !slices.ContainsFunc(machines, func(m *v1beta1.Machine) bool {
@@ -67,18 +69,18 @@ func (f *failures) replaced(machines []*v1beta1.Machine) []v1beta1.FailedMachine
 	return gone
 }
 
-// observe records the failures among the set's machines, and those that events reported of machines that may be gone by
-// now. It returns how many failed in a row, and when a machine last became Ready.
+// observe records the failures of the set's machines, and those that events reported (seen), whose machines may be gone
+// by now. It returns how many machines failed in a row, and when a machine last became Ready.
 func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []launchFailure) (inARow int,
 	ready time.Time) {
 	if f.set != set || f.machines == nil {
 		*f = failures{set: set, machines: map[string]v1beta1.FailedMachine{}}
 	}
 	if f.sawReady(machines) {
-		// Whatever the times are: the provider's clock may have been set back in between.
+		// This does not compare times, because the provider's clock may have been set back in between.
 		f.recovered = f.recovered || len(f.machines) > 0
 		for name := range f.machines {
-			f.over[name] = true
+			f.superseded[name] = true
 		}
 		clear(f.machines)
 	}
@@ -97,12 +99,12 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 		before, known := f.machines[m.Name]
 		switch {
 		case machinestate.Live(m) && machinestate.Unlaunchable(m) != nil:
-			// It may recover without being replaced, so it counts only while it is unlaunchable.
+			// An unlaunchable machine may recover without being replaced, so it counts only while it is unlaunchable.
 			inARow++
-		case ok && !known && !f.over[m.Name]:
+		case ok && !known && !f.superseded[m.Name]:
 			f.machines[m.Name] = failed
-		case !ok && known && machinestate.Live(m) && givenUpByCheck(before.Reason):
-			delete(f.machines, m.Name) // The check has taken its request back, and the machine may yet become Ready.
+		case !ok && known && machinestate.Live(m) && requestedByHealthCheck(before.Reason):
+			delete(f.machines, m.Name) // The check has withdrawn its request, and the machine may still become Ready.
 		}
 	}
 	recorded := len(f.machines)
@@ -117,25 +119,26 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	return inARow, ready
 }
 
-// sawReady reports whether a machine is Ready that was not in the pass before, and takes note of those that are.
+// sawReady reports whether any machine is Ready that was not Ready in the previous pass. It updates the record of Ready
+// machines.
 func (f *failures) sawReady(machines []*v1beta1.Machine) (became bool) {
-	ready, over := map[string]bool{}, map[string]bool{}
+	ready, superseded := map[string]bool{}, map[string]bool{}
 	for _, m := range machines {
 		if _, ok := readySince(m); ok {
 			ready[m.Name] = true
 			became = became || f.ready != nil && !f.ready[m.Name]
 		}
-		if f.over[m.Name] {
-			over[m.Name] = true
+		if f.superseded[m.Name] {
+			superseded[m.Name] = true
 		}
 	}
-	f.ready, f.over = ready, over
+	f.ready, f.superseded = ready, superseded
 	return became
 }
 
-// updatesRefused returns how many machines could not be updated in place. They may recover without being replaced, so
+// updatesRejected returns how many machines could not be updated in place. They may recover without being replaced, so
 // they count only until then.
-func updatesRefused(machines []*v1beta1.Machine) (n int) {
+func updatesRejected(machines []*v1beta1.Machine) (n int) {
 	for _, m := range machines {
 		if handover.UpdateRejected(m) {
 			n++
@@ -144,7 +147,7 @@ func updatesRefused(machines []*v1beta1.Machine) (n int) {
 	return n
 }
 
-// forgetOldest keeps as many failures as a failing revision needs.
+// forgetOldest keeps the newest failures, as many as make a revision fail.
 func (f *failures) forgetOldest() {
 	newestFirst := slices.SortedFunc(maps.Values(f.machines), func(a, b v1beta1.FailedMachine) int {
 		return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Name, b.Name))
@@ -154,9 +157,10 @@ func (f *failures) forgetOldest() {
 	}
 }
 
-// failing decides whether the revision fails: enough machines failed in a row, or did before, and no machine of the
-// revision became Ready since. The condition Progressing carries this over a restart, by the manager's clock: that of
-// the provider, which says when a machine became Ready, may be behind it, so a recovery that was observed counts more.
+// failing reports whether the revision fails: enough machines failed in a row, and no machine of the revision became
+// Ready since. After a restart, the result is restored from the condition Progressing. Its time comes from the
+// manager's clock, and the time when a machine became Ready comes from the provider's clock, which may be behind. So an
+// observed recovery takes precedence over these times.
 func failing(inARow int, ready time.Time, recovered bool, d *v1beta1.MachineDeployment, revision int64) bool {
 	if inARow >= failuresInARow || recovered {
 		return inARow >= failuresInARow
@@ -166,7 +170,7 @@ func failing(inARow int, ready time.Time, recovered bool, d *v1beta1.MachineDepl
 		d.Status.CurrentRevision == revision && !ready.After(progressing.LastTransitionTime.Time)
 }
 
-// readySince returns since when the machine is Ready and up to date.
+// readySince returns since when the machine is Ready and up to date, or false if it is not.
 func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
@@ -184,23 +188,24 @@ func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	return since, true
 }
 
-// failedToLaunch returns the failure of a machine that failed before it was a Ready node, or that a health check wants
-// replaced before it was one. The latter is soon gone, and never Failed. ok is false for any other machine.
+// failedToLaunch returns the failure of a machine that failed before it was a Ready Node, or whose replacement a health
+// check requested before it was one. The latter machine is soon deleted, and is never in the phase Failed. ok is false
+// for any other machine.
 func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {
 	case machinestate.Failed(m):
-		return failedMachine(m), failureOfLaunch(m.Status.FailureReason)
+		return failedMachine(m), isLaunchFailure(m.Status.FailureReason)
 	case machinestate.Starting(m) && requested != nil && requested.Status == metav1.ConditionTrue:
 		return v1beta1.FailedMachine{Name: m.Name, Reason: requested.Reason, Message: wording.Brief(requested.Message),
-			Time: requested.LastTransitionTime.DeepCopy()}, givenUpByCheck(requested.Reason)
+			Time: requested.LastTransitionTime.DeepCopy()}, requestedByHealthCheck(requested.Reason)
 	}
 	return failed, false
 }
 
-// givenUpByCheck reports whether the reason of RemediationRequested is a matter of health. A person may want any machine
-// replaced, and that says nothing about its revision.
-func givenUpByCheck(reason string) bool {
+// requestedByHealthCheck reports whether a reason of RemediationRequested is about the machine's health. An
+// administrator may request the replacement of any machine, which does not indicate a problem of its revision.
+func requestedByHealthCheck(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonMachineHealthCheck, v1beta1.ReasonBuiltInPolicy, v1beta1.ReasonExternalRemediation:
 		return true
@@ -208,7 +213,8 @@ func givenUpByCheck(reason string) bool {
 	return false
 }
 
-func failureOfLaunch(reason v1beta1.MachineFailureReason) bool {
+// isLaunchFailure reports whether a machine with this failure never became a Ready Node.
+func isLaunchFailure(reason v1beta1.MachineFailureReason) bool {
 	switch reason {
 	case v1beta1.FailureCreateError, v1beta1.FailureInsufficientResources, v1beta1.FailureJoinClusterTimeout:
 		return true
@@ -216,8 +222,9 @@ func failureOfLaunch(reason v1beta1.MachineFailureReason) bool {
 	return false
 }
 
-// lastChangedAt returns when the provider last changed the machine's status, by its clock: by the same one, machines
-// become Ready. The machine's creation, by the API server's clock, counts only where there is no other time.
+// lastChangedAt returns when the provider last changed the machine's status. This time, and the times when machines
+// become Ready, come from the provider's clock. If there is no such time, lastChangedAt returns the machine's creation
+// time, which comes from the API server's clock.
 func lastChangedAt(m *v1beta1.Machine) time.Time {
 	var last time.Time
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// machine returns a machine whose conditions changed at a minute after noon.
+// machine returns a machine whose conditions changed the given minutes after noon.
 func machine(name string, minute int, change func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
 		CreationTimestamp: metav1.NewTime(noon)}}
@@ -47,14 +47,14 @@ func failedFor(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	}
 }
 
-// seenFailing is the event of a machine of a set that failed to launch at a minute after noon.
+// seenFailing returns the reported failure of a machine that failed to launch the given minutes after noon.
 func seenFailing(set types.UID, name string, minute int) launchFailure {
 	at := metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))
 	return launchFailure{set: set, machine: v1beta1.FailedMachine{Name: name, Reason: string(v1beta1.FailureCreateError),
 		Time: &at}}
 }
 
-// unhealthyFor is a health check that wants a machine replaced before it was a Ready node.
+// unhealthyFor lets a health check request the replacement of a machine before it was a Ready Node.
 func unhealthyFor(reason string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Phase = v1beta1.MachineProvisioned
@@ -63,7 +63,7 @@ func unhealthyFor(reason string) func(*v1beta1.Machine) {
 	}
 }
 
-func refusedFor(reason string) func(*v1beta1.Machine) {
+func unlaunchableFor(reason string) func(*v1beta1.Machine) {
 	return condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, reason)
 }
 
@@ -80,67 +80,68 @@ func TestFailuresInARow(t *testing.T) {
 		steps []step
 		want  int
 	}{
-		{"none", []step{{set: "s", machines: []*v1beta1.Machine{machine("a", 1, isReady), machine("b", 2, notReady)}}}, 0},
+		{"no failures",
+			[]step{{set: "s", machines: []*v1beta1.Machine{machine("a", 1, isReady), machine("b", 2, notReady)}}}, 0},
 		{"all kinds", []step{{set: "s", machines: []*v1beta1.Machine{
 			machine("a", 1, create), machine("b", 2, join), machine("c", 3, failedFor(v1beta1.FailureInsufficientResources)),
 		}}}, 3},
-		{"one that was Running and vanished is none",
+		{"an instance that vanished is not a launch failure",
 			[]step{{set: "s", machines: []*v1beta1.Machine{machine("a", 1, failedFor(v1beta1.FailureInstanceVanished))}}}, 0},
-		{"one after the other, each replaced", []step{
+		{"one failure after the other, each machine replaced", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create)}},
 			{set: "s", machines: []*v1beta1.Machine{machine("b", 2, create)}},
 			{set: "s", machines: []*v1beta1.Machine{machine("b", 2, create)}},
 			{set: "s", machines: []*v1beta1.Machine{machine("c", 3, create)}},
 		}, 3},
-		{"replaced before it was observed", []step{
+		{"a failed machine replaced before it was observed", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create)}},
 			{set: "s", seen: []launchFailure{seenFailing("s", "b", 1), seenFailing("s", "a", 0), seenFailing("other", "x", 1)}},
 		}, 2},
-		{"one became Ready since", []step{
+		{"a machine became Ready since", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create), machine("b", 1, create)}},
 			{set: "s", machines: []*v1beta1.Machine{machine("c", 2, isReady), machine("d", 3, join)}},
 		}, 1},
-		{"one was Ready before", []step{{set: "s", machines: []*v1beta1.Machine{machine("c", 1, isReady),
+		{"a machine was Ready before", []step{{set: "s", machines: []*v1beta1.Machine{machine("c", 1, isReady),
 			machine("a", 2, create), machine("b", 2, create)}}}, 2},
-		{"one became Ready after them, by a clock that was set back", []step{
+		{"a machine became Ready after them, by a clock that was set back", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 9, create), machine("b", 9, join)}},
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 9, create), machine("c", 5, isReady)}},
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 9, create), machine("c", 5, isReady),
 				machine("d", 6, create)}},
 		}, 1},
-		{"another revision starts afresh", []step{
+		{"another revision starts with no failures", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create), machine("b", 1, create)}},
 			{set: "t", machines: []*v1beta1.Machine{machine("c", 2, create)}},
 		}, 1},
-		{"refused ones count while they are", []step{
-			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, refusedFor(v1beta1.ReasonInvalidConfiguration)),
-				machine("b", 1, refusedFor(v1beta1.ReasonClassNotFound))}},
-			{set: "s", machines: []*v1beta1.Machine{machine("a", 2, refusedFor(v1beta1.ReasonCreateFailed)),
-				machine("b", 1, refusedFor(v1beta1.ReasonClassNotFound))}},
+		{"unlaunchable machines count while they are unlaunchable", []step{
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, unlaunchableFor(v1beta1.ReasonInvalidConfiguration)),
+				machine("b", 1, unlaunchableFor(v1beta1.ReasonClassNotFound))}},
+			{set: "s", machines: []*v1beta1.Machine{machine("a", 2, unlaunchableFor(v1beta1.ReasonCreateFailed)),
+				machine("b", 1, unlaunchableFor(v1beta1.ReasonClassNotFound))}},
 		}, 1},
-		{"given up by health checks, one after the other", []step{
+		{"health checks request replacement, one machine after the other", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, unhealthyFor(v1beta1.ReasonMachineHealthCheck))}},
 			{set: "s", machines: []*v1beta1.Machine{machine("b", 2, unhealthyFor(v1beta1.ReasonBuiltInPolicy))}},
 			{set: "s", machines: []*v1beta1.Machine{machine("c", 3, unhealthyFor(v1beta1.ReasonExternalRemediation))}},
 			{set: "s", machines: []*v1beta1.Machine{machine("d", 3, notReady)}},
 		}, 3},
-		{"a health check takes its request back", []step{
+		{"a health check withdraws its request", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, unhealthyFor(v1beta1.ReasonMachineHealthCheck))}},
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, notReady)}},
 		}, 0},
-		{"a person wants one replaced", []step{
+		{"an annotation requests a replacement", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, unhealthyFor(v1beta1.ReasonRemediateAnnotation))}},
 		}, 0},
-		{"a health check gives up one that was Ready", []step{{set: "s", machines: []*v1beta1.Machine{
+		{"a health check requests replacement of a machine that was Ready", []step{{set: "s", machines: []*v1beta1.Machine{
 			machine("a", 1, unhealthyFor(v1beta1.ReasonMachineHealthCheck)), machine("b", 1, func(m *v1beta1.Machine) {
 				unhealthyFor(v1beta1.ReasonMachineHealthCheck)(m)
 				m.Status.Phase = v1beta1.MachineUnhealthy
 			})}}}, 1},
-		{"one became Ready since health checks gave others up", []step{
+		{"a machine became Ready since a health check requested replacement of another", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, unhealthyFor(v1beta1.ReasonMachineHealthCheck))}},
 			{set: "s", machines: []*v1beta1.Machine{machine("b", 2, isReady)}},
 		}, 0},
-		{"no more is remembered than needed", []step{{set: "s", machines: []*v1beta1.Machine{
+		{"no more failures are remembered than needed", []step{{set: "s", machines: []*v1beta1.Machine{
 			machine("a", 1, create), machine("b", 2, create), machine("c", 3, create), machine("d", 4, create),
 			machine("e", 5, create)}}, {set: "s"}}, 3},
 	}
@@ -158,7 +159,7 @@ func TestFailuresInARow(t *testing.T) {
 	}
 }
 
-func TestFailingIsRememberedInTheStatus(t *testing.T) {
+func TestFailing(t *testing.T) {
 	d := deployment("b")
 	d.Status.CurrentRevision = 2
 	d.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionProgressing, Status: metav1.ConditionFalse,
@@ -171,13 +172,13 @@ func TestFailingIsRememberedInTheStatus(t *testing.T) {
 		revision  int64
 		want      bool
 	}{
-		{"counted again", 3, time.Time{}, false, 3, true},
-		{"too few", 2, time.Time{}, false, 3, false},
+		{"three failures", 3, time.Time{}, false, 3, true},
+		{"two failures", 2, time.Time{}, false, 3, false},
 		{"after a restart", 0, time.Time{}, false, 2, true},
-		{"after a restart, and one was Ready before", 0, noon.Add(-time.Second), false, 2, true},
-		{"one became Ready since", 0, noon.Add(time.Second), false, 2, false},
-		{"one became Ready since, by a clock that is behind", 0, noon.Add(-time.Minute), true, 2, false},
-		{"three failed since one became Ready", 3, noon.Add(-time.Minute), true, 2, true},
+		{"after a restart, and a machine was Ready before the condition", 0, noon.Add(-time.Second), false, 2, true},
+		{"a machine became Ready since", 0, noon.Add(time.Second), false, 2, false},
+		{"a machine became Ready since, by a clock that is behind", 0, noon.Add(-time.Minute), true, 2, false},
+		{"three failures since a machine became Ready", 3, noon.Add(-time.Minute), true, 2, true},
 		{"another revision", 0, time.Time{}, false, 3, false},
 	} {
 		if got := failing(test.inARow, test.ready, test.recovered, d, test.revision); got != test.want {
@@ -186,16 +187,17 @@ func TestFailingIsRememberedInTheStatus(t *testing.T) {
 	}
 }
 
-// A new process continues to count: the status has the machines that failed before and were replaced.
+// A new process continues to count, because the status lists the machines that failed and were replaced.
 //
 // Rule: progress-survives-restart.
-func TestFailuresInARowSurviveTheProcess(t *testing.T) {
+func TestFailuresInARowSurviveRestart(t *testing.T) {
 	d := deployment("b")
 	old, set := setOf("a", 1, noon), setOf("b", 2, noon)
 	one := int32(1)
 	set.Spec.Replicas = &one
 	sets := []*v1beta1.MachineSet{old, set}
-	// Each fails a minute after the one before, which its set has replaced by then; each pass is of another process.
+	// Each machine fails a minute after the one before, which the set has replaced by then. Each pass is run by another
+	// process.
 	for n, suffix := range []string{"aaaaa", "bbbbb", "ccccc"} {
 		machines := map[types.UID][]*v1beta1.Machine{
 			old.UID: {machine("a1", 0, isReady), machine("a2", 0, isReady),
@@ -210,7 +212,7 @@ func TestFailuresInARowSurviveTheProcess(t *testing.T) {
 		d.Status = *status
 	}
 	if n := len(d.Status.FailedMachines); n != 4 {
-		t.Errorf("the status describes %d failed machines, expected the 3 and one of the old set: %+v", n,
+		t.Errorf("the status lists %d failed machines, expected 3 of the new set and 1 of the old one: %+v", n,
 			d.Status.FailedMachines)
 	}
 
@@ -219,30 +221,30 @@ func TestFailuresInARowSurviveTheProcess(t *testing.T) {
 		name     string
 		machines []*v1beta1.Machine
 		failing  bool
-		replaced int
+		gone     int
 	}{
-		{"they are all known", nil, true, 3},
-		{"one became Ready since", []*v1beta1.Machine{machine(set.Name+"-ddddd", 4, isReady)}, false, 0},
-		{"one became Ready in between", []*v1beta1.Machine{machine(set.Name+"-ddddd", 2, isReady)}, false, 1},
+		{"all failures are known", nil, true, 3},
+		{"a machine became Ready since", []*v1beta1.Machine{machine(set.Name+"-ddddd", 4, isReady)}, false, 0},
+		{"a machine became Ready in between", []*v1beta1.Machine{machine(set.Name+"-ddddd", 2, isReady)}, false, 1},
 	} {
 		v := viewed(t, d, sets, map[types.UID][]*v1beta1.Machine{set.UID: test.machines,
 			old.UID: {machine("a1", 0, isReady)}})
-		if v.state.Failing != test.failing || len(v.replaced) != test.replaced {
+		if v.state.Failing != test.failing || len(v.failedAndGone) != test.gone {
 			t.Errorf("%s: failing is %v and %d failed machines are remembered, expected %v and %d", test.name, v.state.Failing,
-				len(v.replaced), test.failing, test.replaced)
+				len(v.failedAndGone), test.failing, test.gone)
 		}
 	}
-	// The failures of one revision are not those of another.
+	// The failures of one revision do not count for another.
 	if v := viewed(t, deployment("a"), sets, nil); v.state.Failing {
-		t.Error("the old revision is said to fail")
+		t.Error("the old revision counts as failing")
 	}
 }
 
-// A machine that a health check gives up is gone before anything says that it failed: the event of the request counts,
-// and a new process knows it from the status.
+// A machine whose replacement a health check requests is deleted before it is marked as failed. So the event of the
+// request counts, and a new process restores the failure from the status.
 //
 // Rule: failing-revision-stops.
-func TestMachinesThatHealthChecksReplaceCount(t *testing.T) {
+func TestMachinesReplacedByHealthChecksCount(t *testing.T) {
 	set := setOf("b", 2, noon)
 	set.UID = "set"
 	d := deployment("b")
@@ -250,7 +252,8 @@ func TestMachinesThatHealthChecksReplaceCount(t *testing.T) {
 	m := machine(set.Name+"-aaaaa", 1, unhealthyFor(requested))
 	m.Labels = map[string]string{v1beta1.LabelMachineDeployment: "web"}
 	controller := true
-	m.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Name: set.Name, UID: set.UID, Controller: &controller}}
+	m.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Name: set.Name, UID: set.UID,
+		Controller: &controller}}
 	key := types.NamespacedName{Namespace: m.Namespace, Name: "web"}
 	r := &Reconciler{shared: newSharedState()}
 	state := r.shared.get(key, d.UID)
@@ -258,11 +261,11 @@ func TestMachinesThatHealthChecksReplaceCount(t *testing.T) {
 	seen := r.shared.takeFailed(state)
 	var f failures
 	if inARow, _ := f.observe(set.UID, nil, seen); inARow != 1 {
-		t.Fatalf("%d failed in a row although a health check gave one up, want 1", inARow)
+		t.Fatalf("%d failures in a row after a health check requested a replacement, want 1", inARow)
 	}
-	gone := f.replaced(nil)
+	gone := f.gone(nil)
 	if len(gone) != 1 || gone[0].Reason != requested || !gone[0].Time.Equal(&metav1.Time{Time: noon.Add(time.Minute)}) {
-		t.Fatalf("replaced are %+v, want one since the minute of the request, for %s", gone, requested)
+		t.Fatalf("failures of machines that are gone: %+v, want one with the time of the request, for %s", gone, requested)
 	}
 	var next failures
 	next.restore(set, gone)
@@ -271,37 +274,37 @@ func TestMachinesThatHealthChecksReplaceCount(t *testing.T) {
 	}
 }
 
-func TestAStatusDescribesAtMostTenFailedMachines(t *testing.T) {
+func TestStatusListsAtMostTenFailedMachines(t *testing.T) {
 	var failed []v1beta1.FailedMachine
 	for _, name := range strings.Split("a c e g i k m o q s u w", " ") {
 		failed = append(failed, v1beta1.FailedMachine{Name: name})
 	}
 	got := ""
-	for _, m := range described(failed, []v1beta1.FailedMachine{{Name: "z"}, {Name: "b"}}) {
+	for _, m := range limitFailedMachines(failed, []v1beta1.FailedMachine{{Name: "z"}, {Name: "b"}}) {
 		got += m.Name
 	}
 	if got != "abcegikmoz" {
-		t.Errorf("described are %q, expected the replaced z and b, and the first 8 of the others", got)
+		t.Errorf("the status lists %q, expected z and b, which are gone, and the first 8 of the others", got)
 	}
 }
 
-// Failures of a set can be recorded from the first pass on, whichever set it is: also if nothing was restored
-// and the set has no UID yet, as one that is only previewed.
+// Failures can be recorded from the first pass on, even if none were restored and the set has no UID yet, as in a
+// preview.
 func TestFailuresCanBeRecordedBeforeTheFirstPass(t *testing.T) {
 	var f failures
 	m := &v1beta1.Machine{}
 	m.Name, m.Status.Phase, m.Status.FailureReason = "web-1", v1beta1.MachineFailed, v1beta1.FailureCreateError
 	m.CreationTimestamp = metav1.Unix(1, 0)
 	if inARow, _ := f.observe("", []*v1beta1.Machine{m}, nil); inARow != 1 {
-		t.Errorf("%d failed in a row, want 1", inARow)
+		t.Errorf("%d failures in a row, want 1", inARow)
 	}
 }
 
-// The provider's clock, which says when a machine became Ready, may be minutes behind the manager's, which says since
-// when the revision fails.
+// The time when a machine became Ready comes from the provider's clock. This may be minutes behind the manager's clock,
+// from which the time of the condition comes.
 //
 // Rule: failing-revision-stops.
-func TestAMachineThatBecomesReadyEndsAFailureByALateClock(t *testing.T) {
+func TestReadyMachineEndsFailureDespiteClockDifference(t *testing.T) {
 	d := deployment("b")
 	old, set := setOf("a", 1, noon), setOf("b", 2, noon)
 	d.Status.CurrentRevision = 2

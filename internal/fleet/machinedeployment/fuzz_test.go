@@ -9,9 +9,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzPlan (rule surge-and-unavailable-kept, rule kept-machine-counts) makes steps in any order: controllers that act
-// late upon what they read, machines that fail, people who change the deployment. The world checks the bounds at
-// every write. In the end, without more changes and failures, the deployment must reach its desired state.
+// FuzzPlan (rule surge-and-unavailable-kept, rule kept-machine-counts) runs random steps: controllers act with a delay
+// on what they read, machines fail, and the deployment is changed. The world checks the bounds at every write. When
+// changes and failures have ended, the deployment must reach its desired state.
 func FuzzPlan(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -19,34 +19,35 @@ func FuzzPlan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		strategies := []v1beta1.DeploymentStrategyType{v1beta1.StrategyRollingUpdate, v1beta1.StrategyRollingUpdate,
 			v1beta1.StrategyRollingUpdate, v1beta1.StrategyRecreate, v1beta1.StrategyOnDelete}
-		chaos(t, strategies[seed%uint64(len(strategies))], seed, 400)
+		randomSteps(t, strategies[seed%uint64(len(strategies))], seed, 400)
 	})
 }
 
-// FuzzInPlace (rule in-place-hands-over, rule updating-counts-as-unavailable) does the same with hand-overs.
+// FuzzInPlace (rule in-place-hands-over, rule updating-counts-as-unavailable) runs random steps with hand-overs.
 func FuzzInPlace(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		chaos(t, v1beta1.StrategyInPlace, seed, 400)
+		randomSteps(t, v1beta1.StrategyInPlace, seed, 400)
 	})
 }
 
-// FuzzInPlaceBySelection (rule manual-selection-updates, rule withdrawn-selection-harmless) does the same while
-// people select and deselect machines.
+// FuzzInPlaceBySelection (rule manual-selection-updates, rule withdrawn-selection-harmless) runs random steps with
+// hand-overs while machines are selected and deselected.
 func FuzzInPlaceBySelection(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		chaosWith(t, v1beta1.StrategyInPlace, seed, 400, func(w *world) { w.manual = true })
+		randomStepsWith(t, v1beta1.StrategyInPlace, seed, 400, func(w *world) { w.manual = true })
 	})
 }
 
-// TestACrashAnywhere (rule in-place-hands-over) restarts all controllers after the first effect of a rollout in
-// place, after the second, and so on: the rollout ends the same, with the same number of machines at every step.
-func TestACrashAnywhere(t *testing.T) {
+// TestCrashAfterAnyStep (rule in-place-hands-over) restarts all controllers after the first effect of a rollout in
+// place, after the second, and so on. The rollout must end in the same way, with the same number of machines at every
+// step.
+func TestCrashAfterAnyStep(t *testing.T) {
 	for unavailable := range int32(4) {
 		for crash := 1; ; crash++ {
 			w := started(v1beta1.StrategyInPlace, 5, 0, unavailable)(t)
@@ -54,27 +55,28 @@ func TestACrashAnywhere(t *testing.T) {
 				w.set("a").machines[crash%5].marked = true
 			}
 			w.template = "b"
-			w.play()
+			w.playUntilStable()
 			if w.crashIn == 0 {
-				w.play() // The end may have been taken for rest.
+				w.playUntilStable() // A crash may have looked like the end of the rollout.
 			}
 			w.checkDone()
 			if w.machines != 5 {
-				t.Fatalf("crash %d: %d machines were made for 5\n%s", crash, w.machines, w.log)
+				t.Fatalf("crash %d: %d machines were created for 5 replicas\n%s", crash, w.machines, w.log)
 			}
 			if w.crashIn > 0 {
-				break // It was over before.
+				break // The rollout ended before the crash.
 			}
 		}
 	}
 }
 
-func chaos(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint64, steps int) {
+func randomSteps(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint64, steps int) {
 	t.Helper()
-	chaosWith(t, strategy, seed, steps, func(*world) {})
+	randomStepsWith(t, strategy, seed, steps, func(*world) {})
 }
 
-func chaosWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint64, steps int, change func(*world)) {
+func randomStepsWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint64, steps int,
+	change func(*world)) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(t, strategy, r.Int32N(9), r.Int32N(4), r.Int32N(4))
 	change(w)
@@ -82,25 +84,25 @@ func chaosWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint6
 		w.unavailable)
 	for range steps {
 		before := w.String()
-		what := w.somethingHappens(r)
+		what := w.randomStep(r)
 		if after := w.String(); after != before || strings.HasPrefix(what, "—") {
 			fmt.Fprintf(w.log, "%-12s %s\n", what, after)
 		}
 	}
 	w.paused, w.frozen, w.crashIn = false, false, 0
 	if w.bad[w.template] {
-		w.template = "fixed" // people have to fix it
+		w.template = "fixed" // A broken template must be fixed by hand.
 	}
 	w.bad = map[string]bool{}
 	for round, quiet := 0, 0; quiet < 2; round++ {
 		if round > 500 {
-			t.Fatalf("does not converge, waiting: %s\n%s\n%s", w.waiting, w.log, w)
+			t.Fatalf("the deployment does not converge, waiting: %s\n%s\n%s", w.waiting, w.log, w)
 		}
 		wrote := w.pass()
 		before := w.String()
-		w.round()
-		w.heal()
-		w.settle()
+		w.runSets()
+		w.endFailures()
+		w.completeOperations()
 		if quiet++; wrote || w.String() != before {
 			quiet = 0
 		}
@@ -108,8 +110,8 @@ func chaosWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint6
 	w.checkDone()
 }
 
-// somethingHappens makes one of all possible steps and names it.
-func (w *world) somethingHappens(r *rand.Rand) string {
+// randomStep runs one of all possible steps and returns its name. The names of changes by hand begin with a dash.
+func (w *world) randomStep(r *rand.Rand) string {
 	var set *simulatedSet
 	var machine *simulatedMachine
 	if len(w.sets) > 0 {
@@ -144,32 +146,32 @@ func (w *world) somethingHappens(r *rand.Rand) string {
 			set.remove(machine)
 			return "gone"
 		case machine.state == comingUp && w.bad[set.name]:
-			w.become(machine, failed)
+			w.setState(machine, failed)
 			return "fails"
 		case machine.state == comingUp && r.IntN(10) > 0:
-			w.become(machine, available)
+			w.setState(machine, available)
 			return "available"
-		case machine.state == sick:
-			w.become(machine, available)
+		case machine.state == unhealthyState:
+			w.setState(machine, available)
 			return "recovers"
-		case machine.state == asked && w.bad[set.name]:
-			w.become(machine, unwilling)
+		case machine.state == updatePending && w.bad[set.name]:
+			w.setState(machine, updateRejected)
 			return "refuses"
-		case machine.state == asked && r.IntN(2) > 0:
-			w.become(machine, disturbed)
+		case machine.state == updatePending && r.IntN(2) > 0:
+			w.setState(machine, updateInProgress)
 			return "is updated"
-		case machine.state == asked, machine.state == disturbed:
-			w.become(machine, available)
+		case machine.state == updatePending, machine.state == updateInProgress:
+			w.setState(machine, available)
 			return "updated"
-		case machine.state == failed && len(set.victims) == 0 && set.MoveTo == "": // its set does one thing at a time
+		case machine.state == failed && len(set.victims) == 0 && set.MoveTo == "": // A set does one thing at a time.
 			machine.deleting = true
 			return "remediated"
 		}
 	case n < 88 && machine != nil:
-		switch state := []machineState{sick, failed}[r.IntN(2)]; {
+		switch state := []machineState{unhealthyState, failed}[r.IntN(2)]; {
 		case machine.deleting:
-		case machine.state == available && state == sick, machine.state == comingUp && state == failed:
-			w.become(machine, state)
+		case machine.state == available && state == unhealthyState, machine.state == comingUp && state == failed:
+			w.setState(machine, state)
 			return "trouble"
 		}
 	case n < 90 && machine != nil && w.manual && r.IntN(4) > 0:
@@ -179,13 +181,13 @@ func (w *world) somethingHappens(r *rand.Rand) string {
 		machine.marked = !machine.marked
 		return "— mark"
 	case n < 92 && machine != nil && len(set.victims) == 0:
-		// Between a set's choice of victims and their deletion there are milliseconds. A deployment cannot know that a person
-		// deletes others just then.
+		// This does not happen between a set's choice of victims and their deletion. These are only milliseconds, and a
+		// deployment cannot know that other machines are deleted by hand just then.
 		machine.deleting = true
 		return "— deleted"
 	case n < 94:
 		w.replicas = r.Int32N(9)
-		return fmt.Sprintf("— %d wanted", w.replicas)
+		return fmt.Sprintf("— %d replicas", w.replicas)
 	case n < 96:
 		w.template = string(rune('a' + r.IntN(5)))
 		if r.IntN(4) == 0 {
@@ -205,14 +207,14 @@ func (w *world) somethingHappens(r *rand.Rand) string {
 	return "— crash soon"
 }
 
-// heal ends all failures: sick machines recover, sets replace failed ones. With OnDelete a person deletes an old
-// machine, with orchestration Manual a person selects them.
-func (w *world) heal() {
+// endFailures lets unhealthy machines recover and sets replace failed ones. With strategy OnDelete it also deletes an
+// old machine, and with orchestration Manual it selects old machines.
+func (w *world) endFailures() {
 	for _, s := range w.sets {
 		for _, m := range s.machines {
 			switch m.state {
-			case sick:
-				w.become(m, available)
+			case unhealthyState:
+				w.setState(m, available)
 			case failed:
 				m.deleting = true
 			}
@@ -236,7 +238,7 @@ func (w *world) checkDone() {
 			wanted = 0
 		}
 		if s.Role != (Role{}) {
-			w.t.Fatalf("set %s still has a part in a hand-over\n%s\n%s", s.name, w.log, w)
+			w.t.Fatalf("set %s still has a role in a hand-over\n%s\n%s", s.name, w.log, w)
 		}
 		var up int32
 		for _, m := range s.machines {
@@ -249,6 +251,6 @@ func (w *world) checkDone() {
 		}
 	}
 	if w.waiting != "" {
-		w.t.Fatalf("done and still waiting: %s\n%s", w.waiting, w.log)
+		w.t.Fatalf("the rollout is done and still waits: %s\n%s", w.waiting, w.log)
 	}
 }

@@ -14,13 +14,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// hashVersion names the algorithm of TemplateHash. It is recorded on every set, for people: a set is found by comparing
-// what rolls, never by its hash, so another algorithm or another field here makes no revision of its own.
+// hashVersion is the version of the algorithm of TemplateHash. It is recorded on every set, only for information. The
+// set of a template is found by comparing rolloutFields, never by its hash. So another algorithm creates no new
+// revision.
 const hashVersion = "1"
 
-// rolling is the part of a template whose change makes a new revision, in a form that is equal if and only if the
-// meaning is.
-type rolling struct {
+// rolloutFields is the part of a template whose change creates a new revision. Two values are equal if and only if they
+// have the same meaning.
+type rolloutFields struct {
 	Provider     string `json:"provider,omitempty"`
 	ProviderSpec string `json:"providerSpec,omitempty"` // canonical
 	Class        string `json:"class,omitempty"`
@@ -29,8 +30,8 @@ type rolling struct {
 	UserDataKey  string `json:"userDataKey,omitempty"`
 }
 
-func rollingOf(spec *v1beta1.MachineSpec) rolling {
-	r := rolling{Provider: spec.Provider, Version: spec.Version}
+func rolloutFieldsOf(spec *v1beta1.MachineSpec) rolloutFields {
+	r := rolloutFields{Provider: spec.Provider, Version: spec.Version}
 	if spec.ClassRef != nil {
 		r.Class = spec.ClassRef.Name
 	}
@@ -43,37 +44,37 @@ func rollingOf(spec *v1beta1.MachineSpec) rolling {
 	return r
 }
 
-// sameRevision reports whether machines of the two specs need not be exchanged for one another.
+// sameRevision reports whether a rollout from one spec to the other would replace no machines.
 func sameRevision(a, b *v1beta1.MachineSpec) bool {
-	// The API server gives equal objects in equal bytes, so the costly comparison is rarely needed.
+	// The API server returns equal objects as equal bytes, so the expensive comparison is rarely needed.
 	if a.ProviderSpec != nil && b.ProviderSpec != nil && bytes.Equal(a.ProviderSpec.Raw, b.ProviderSpec.Raw) {
 		x, y := *a, *b
 		x.ProviderSpec, y.ProviderSpec = nil, nil
 		a, b = &x, &y
 	}
-	return rollingOf(a) == rollingOf(b)
+	return rolloutFieldsOf(a) == rolloutFieldsOf(b)
 }
 
-// TemplateHash names a revision: at most 9 characters of an alphabet that forms no words. rolloutAfter is a time that
-// is past, or zero; collisions is how many names before this one were taken by other templates.
+// TemplateHash returns the hash of a revision, at most 9 characters of an alphabet that forms no words. rolloutAfter is
+// a time in the past, or zero. collisions is how many earlier hashes collided with those of other templates.
 func TemplateHash(spec *v1beta1.MachineSpec, rolloutAfter time.Time, collisions int32) string {
 	hashed := struct {
 		HashVersion  string `json:"hashVersion"`
 		Collisions   int32  `json:"collisions,omitempty"`
 		RolloutAfter string `json:"rolloutAfter,omitempty"`
-		rolling
-	}{HashVersion: hashVersion, Collisions: collisions, rolling: rollingOf(spec)}
+		rolloutFields
+	}{HashVersion: hashVersion, Collisions: collisions, rolloutFields: rolloutFieldsOf(spec)}
 	if !rolloutAfter.IsZero() {
 		hashed.RolloutAfter = rolloutAfter.UTC().Format(time.RFC3339)
 	}
 	// Strings and numbers always marshal.
 	text, _ := json.Marshal(hashed)
 	sum := sha256.Sum256(text)
-	return word(binary.BigEndian.Uint64(sum[:8]))
+	return encodeHash(binary.BigEndian.Uint64(sum[:8]))
 }
 
-// word spells a number in 9 letters and digits without vowels and without those that are mistaken for one another.
-func word(n uint64) string {
+// encodeHash encodes a number as 9 letters and digits, without vowels and without characters that are easily confused.
+func encodeHash(n uint64) string {
 	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 	out := make([]byte, v1beta1.MaxTemplateHashLength)
 	for i := range out {
@@ -83,8 +84,8 @@ func word(n uint64) string {
 	return string(out)
 }
 
-// canonical returns JSON in one form for one meaning: keys sorted, no space, strings unescaped and escaped again,
-// numbers by their value. What is not JSON is returned as it is.
+// canonical returns JSON in a canonical form: with sorted keys, without white space, with strings escaped in one way,
+// and with numbers by their value. It returns text that is not JSON unchanged.
 func canonical(raw []byte) string {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -134,12 +135,12 @@ func writeCanonical(b *strings.Builder, value any) {
 }
 
 func writeQuoted(b *strings.Builder, text string) {
-	quoted, _ := json.Marshal(text) // a string always marshals
+	quoted, _ := json.Marshal(text) // A string always marshals.
 	b.Write(quoted)
 }
 
-// canonicalNumber writes a JSON number as its significant digits and a power of ten, without computing with it: values
-// beyond any machine type keep their precision, and huge exponents cost nothing.
+// canonicalNumber returns a JSON number as its significant digits and a power of ten. It does not convert the number,
+// so every value keeps its precision, and huge exponents cost nothing.
 func canonicalNumber(number string) string {
 	mantissa, exponentText, _ := strings.Cut(strings.ToLower(number), "e")
 	digits, negative := strings.CutPrefix(mantissa, "-")

@@ -16,8 +16,8 @@ func inline(providerSpec string) v1beta1.MachineSpec {
 	return v1beta1.MachineSpec{Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte(providerSpec)}}
 }
 
-// TestTemplateHashIsStable fails when the hash of a template changes. That would not roll anything, but names of sets
-// would change, and the hash version has to.
+// TestTemplateHashIsStable fails if the hash of a template changes. Such a change would cause no rollout, but it would
+// change the names of sets. It requires a new hashVersion.
 //
 // Rule: only-template-changes-roll.
 func TestTemplateHashIsStable(t *testing.T) {
@@ -37,7 +37,7 @@ func TestTemplateHashIsStable(t *testing.T) {
 		{"class", class, time.Time{}, 0, "qdwlm5hg2"},
 		{"class after a collision", class, time.Time{}, 1, "bk4zhtch7"},
 		{"class after a time", class, at, 0, "r6mv2b45d"},
-		{"class after the same time elsewhere", class, at.In(time.FixedZone("x", 7200)), 0, "r6mv2b45d"},
+		{"class after the same time in another time zone", class, at.In(time.FixedZone("x", 7200)), 0, "r6mv2b45d"},
 		{"inline", full, time.Time{}, 0, "tmtl4xxz2"},
 	}
 	for _, test := range tests {
@@ -47,7 +47,7 @@ func TestTemplateHashIsStable(t *testing.T) {
 				t.Errorf("the hash is %q, expected %q", got, test.want)
 			}
 			if !regexp.MustCompile(`^[b-z2-9]{1,9}$`).MatchString(got) {
-				t.Errorf("the hash %q is not fit for a name and a label", got)
+				t.Errorf("the hash %q is not valid in a name and a label", got)
 			}
 		})
 	}
@@ -61,7 +61,7 @@ func TestSameRevision(t *testing.T) {
 		same bool
 	}{
 		{"order of keys", inline(`{"a":1,"b":{"c":2,"d":3}}`), inline(`{"b":{"d":3,"c":2},"a":1}`), true},
-		{"space", inline(`{"a":[1,2]}`), inline("{ \"a\" :\n[ 1,\t2 ] }"), true},
+		{"white space", inline(`{"a":[1,2]}`), inline("{ \"a\" :\n[ 1,\t2 ] }"), true},
 		{"formatting of numbers", inline(`{"a":1,"b":100,"c":0.5,"d":0}`), inline(`{"a":1.0,"b":1e2,"c":5E-1,"d":-0.00}`),
 			true},
 		{"escaping", inline(`{"a":"é<"}`), inline(`{"a":"\u00e9\u003c"}`), true},
@@ -80,7 +80,7 @@ func TestSameRevision(t *testing.T) {
 			v1beta1.MachineSpec{UserDataRef: &v1beta1.UserDataRef{Name: "y"}}, false},
 		{"default key of user data", v1beta1.MachineSpec{UserDataRef: &v1beta1.UserDataRef{Name: "x"}},
 			v1beta1.MachineSpec{UserDataRef: &v1beta1.UserDataRef{Name: "x", Key: "userData"}}, true},
-		{"what does not roll", v1beta1.MachineSpec{Provider: "x"}, v1beta1.MachineSpec{
+		{"fields that cause no rollout", v1beta1.MachineSpec{Provider: "x"}, v1beta1.MachineSpec{
 			Provider:       "x",
 			CredentialsRef: &v1beta1.LocalRef{Name: "c"},
 			Node:           v1beta1.NodeTemplate{Labels: map[string]string{"a": "b"}},

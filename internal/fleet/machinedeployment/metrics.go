@@ -12,18 +12,18 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics of the controller. A nil *Metrics counts nothing.
+// Metrics are the metrics of the controller. A nil *Metrics counts nothing.
 type Metrics struct {
 	stuck    *prometheus.GaugeVec
 	replicas *objectmetrics.Collector
 }
 
-// NewMetrics registers the metrics of the controller. The replicas of deployments are counted in the cache whenever
-// they are asked for.
+// NewMetrics registers the metrics of the controller. The replicas of deployments are computed from the cache at each
+// scrape.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	m := &Metrics{stuck: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "machinist_rollout_stuck",
-		Help: "1 while the rollout of a MachineDeployment (namespace/name) cannot go on, by the reason of its condition Progressing.",
+		Help: "1 while the rollout of a MachineDeployment (namespace/name) cannot continue, by the reason of its condition Progressing.",
 	}, []string{"deployment", "reason"}), replicas: replicasOf(cache)}
 	if err := errors.Join(registerer.Register(m.stuck), registerer.Register(m.replicas)); err != nil {
 		return nil, fmt.Errorf("register the metrics of deployments: %w", err)
@@ -31,10 +31,10 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 	return m, nil
 }
 
-// replicasOf returns the metric of the replicas of all deployments of the cache.
+// replicasOf returns the metric of the replicas of all deployments in the cache.
 func replicasOf(cache client.Reader) *objectmetrics.Collector {
 	replicas := prometheus.NewDesc("machinist_deployment_replicas",
-		"Replicas of a MachineDeployment (namespace/name): desired, and the machines that are current, ready, available and updated.",
+		"Replicas of a MachineDeployment (namespace/name), by state: desired, current, ready, available and updated.",
 		[]string{"deployment", "state"}, nil)
 	return objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		list := &v1beta1.MachineDeploymentList{}
@@ -54,14 +54,15 @@ func replicasOf(cache client.Reader) *objectmetrics.Collector {
 	}, replicas)
 }
 
-// lead reports that this process works on deployments.
+// lead enables the export of the replicas, because this process reconciles deployments.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.replicas.Lead()
 	}
 }
 
-// stuckFor replaces the reason why a deployment's rollout is stuck; an empty reason means that it is not.
+// stuckFor replaces the reason why a deployment's rollout is stuck. An empty reason means that the rollout is not
+// stuck.
 func (m *Metrics) stuckFor(deployment, before, now string) {
 	if m == nil || before == now {
 		return

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestReplicasOfDeploymentsAreExportedUntilTheyAreGone(t *testing.T) {
+func TestReplicasOfDeploymentsAreExportedUntilDeploymentsAreGone(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -34,10 +34,10 @@ func TestReplicasOfDeploymentsAreExportedUntilTheyAreGone(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want("") // Another process may be the one that leads.
+	want("") // Another process may be the leader.
 	metrics.lead()
 	want(`
-# HELP machinist_deployment_replicas Replicas of a MachineDeployment (namespace/name): desired, and the machines that are current, ready, available and updated.
+# HELP machinist_deployment_replicas Replicas of a MachineDeployment (namespace/name), by state: desired, current, ready, available and updated.
 # TYPE machinist_deployment_replicas gauge
 machinist_deployment_replicas{deployment="ns/web",state="available"} 2
 machinist_deployment_replicas{deployment="ns/web",state="current"} 4

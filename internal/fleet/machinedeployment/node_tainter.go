@@ -30,15 +30,15 @@ import (
 const NodeTainterName = "machinedeployment-marks"
 
 const (
-	// parallelNodeWrites bounds the Nodes of one deployment that are written at a time: few, since a rollout that begins
-	// has machines made meanwhile, which matter more.
+	// parallelNodeWrites is the maximum number of Nodes of one deployment that are written in parallel. It is small
+	// because machines that a rollout creates at the same time are more important.
 	parallelNodeWrites = 4
-	// minCheckInterval is the least time between two checks of one deployment, unless its revision or generation changes.
-	// One of many machines waits for checkSpacing.
+	// minCheckInterval is the minimum time between two checks of one deployment, unless its revision or generation
+	// changes. A deployment with many machines waits for checkSpacing.
 	minCheckInterval = time.Second
-	// nodeRetryInterval is when to retry failed writes, and to check again for a missing Node.
+	// nodeRetryInterval is the delay after which failed writes are retried and a missing Node is looked up again.
 	nodeRetryInterval = 30 * time.Second
-	// nodeWritesTimeout bounds the writes of one pass, so that an unresponsive target cluster blocks no worker.
+	// nodeWritesTimeout is the timeout of the writes of one pass, so that an unresponsive target cluster blocks no worker.
 	nodeWritesTimeout = 10 * time.Second
 )
 
@@ -48,30 +48,30 @@ type NodeTainterOptions struct {
 	Client client.Client
 	// Nodes reads the Nodes of the target cluster from the cache, and writes them.
 	Nodes client.Client
-	// Synced reports whether the cache of Nodes has synced. Default: it has.
+	// Synced reports whether the cache of Nodes has synced. If the field is nil, the cache counts as synced.
 	Synced func() bool
 	Clock  clock.PassiveClock
-	// Off says that no Node is tainted; existing taints are still removed.
+	// Off is true if no Node is tainted. Existing taints are still removed.
 	Off bool
-	// Concurrency is the number of deployments reconciled at once. Default 4.
+	// Concurrency is the maximum number of deployments that are reconciled in parallel. Defaults to 4.
 	Concurrency int
-	// Stopped returns why this process must not write to the target cluster now; an empty reason means that it may.
-	// Default: it always may.
+	// Stopped returns why this process must not write to the target cluster now. An empty reason means that it may. If the
+	// field is nil, it always may.
 	Stopped func() (reason, message string)
-	// PerPass is how many Nodes of a deployment one pass writes at most. Default 256.
+	// PerPass is the maximum number of Nodes of a deployment that one pass writes. Defaults to 256.
 	PerPass int
-	// Run calls f for each of 0 to n-1 and returns when all have returned. Default: in parallel.
+	// Run calls f for each of 0 to n-1 and returns when all calls have returned. Defaults to parallel calls.
 	Run func(n int, f func(i int))
 }
 
-// checkSpacing is for checks that events of machines ask for. A check goes through all machines of the deployment, and
-// a rollout takes the longer, and has the more events, the more there are.
+// checkSpacing delays checks that events of machines trigger. A check reads all machines of the deployment. The more
+// machines there are, the longer a rollout takes and the more events it triggers.
 var checkSpacing = queueing.Spacing{PerObject: time.Millisecond, Max: 10 * time.Second}
 
-// NodeTainter taints the Nodes of old revisions during a rollout, and annotates them for cluster-autoscaler: so the
-// scheduler prefers other Nodes, pods do not move from one machine that goes to another that will go, and the
-// autoscaler does not remove them. It is a separate controller because a rollout must not wait for it: if the target
-// cluster does not respond, Nodes stay untainted and nothing else happens.
+// NodeTainter taints the Nodes of old revisions during a rollout, and annotates them for cluster-autoscaler. So the
+// scheduler prefers other Nodes, pods do not move from one outdated machine to another, and the autoscaler does not
+// remove these Nodes. It is a separate controller because a rollout must not wait for it. If the target cluster does
+// not respond, Nodes stay untainted, but the rollout continues.
 type NodeTainter struct {
 	NodeTainterOptions
 
@@ -87,10 +87,10 @@ type taintState struct {
 	checkedAt  time.Time
 	generation int64
 	current    types.UID
-	// machines is how many the last check found. It was partial if it left Nodes to the next one.
+	// machines is how many machines the last check found. partial is true if the check left Nodes to the next check.
 	machines int
 	partial  bool
-	// done is what each Node was last known to have, by its UID.
+	// done is the last known state of each Node, by its UID.
 	done map[types.UID]taintDecision
 }
 
@@ -115,9 +115,9 @@ func NewNodeTainter(o NodeTainterOptions) *NodeTainter {
 		appeared: map[types.UID]struct{}{}}
 }
 
-// Wiring lists the events that trigger a pass over a deployment. A Node triggers one only when nodeAnnotationOutdated
-// appears: a write of a former process may appear after this process has checked the Node. A taint that a person
-// removes stays removed.
+// Wiring lists the events that trigger a pass over a deployment. A Node triggers a pass only when
+// nodeAnnotationOutdated appears on it, because a write of a former process may appear after this process has checked
+// the Node. The removal of a taint by hand triggers no pass, so the taint stays removed.
 func (k *NodeTainter) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: NodeTainterName, Reconciler: k, Concurrency: k.Concurrency,
@@ -165,14 +165,14 @@ func (k *NodeTainter) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	var rest time.Duration
+	var next time.Duration
 	if known.partial = len(todo) > k.PerPass; known.partial {
 		for _, t := range todo[k.PerPass:] {
 			delete(known.done, t.machine.Status.NodeRef.UID)
 		}
-		todo, rest = todo[:k.PerPass], minCheckInterval
+		todo, next = todo[:k.PerPass], minCheckInterval
 	}
-	again := sooner(k.apply(ctx, known, todo), rest)
+	again := sooner(k.apply(ctx, known, todo), next)
 	return reconcile.Result{RequeueAfter: sooner(again, revisions.startsIn)}, nil
 }
 
@@ -184,7 +184,8 @@ type task struct {
 	absent  bool
 }
 
-// gather returns the Nodes that are not known to be done, and forgets Nodes that belong to no machine any more.
+// gather returns the machines whose Nodes are not known to have the desired state. It forgets Nodes that no longer
+// belong to a machine.
 func (k *NodeTainter) gather(ctx context.Context, d *v1beta1.MachineDeployment, revisions history,
 	known *taintState) ([]task, error) {
 	var todo []task
@@ -216,8 +217,8 @@ func (k *NodeTainter) gather(ctx context.Context, d *v1beta1.MachineDeployment, 
 	return todo, nil
 }
 
-// apply writes the Nodes, and returns when to reconcile again without an event; 0 is never. Taints are a best effort,
-// so their failures are logged and not returned.
+// apply writes the Nodes, and returns when to reconcile again without an event. Zero means never. Taints are best
+// effort, so failures are logged and not returned.
 func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task) (again time.Duration) {
 	if len(todo) == 0 {
 		return 0
@@ -230,7 +231,7 @@ func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task)
 	for _, t := range todo {
 		switch {
 		case apierrors.IsConflict(t.err):
-			// Typically the kubelet wrote the Node. The cache has it soon.
+			// Typically the kubelet wrote the Node. The cache will soon have that write.
 			again = sooner(again, minCheckInterval)
 		case t.err != nil:
 			again = sooner(again, nodeRetryInterval)
@@ -246,14 +247,14 @@ func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task)
 		}
 	}
 	if failed > 0 {
-		logf.FromContext(ctx).Info("Nodes of an old revision could not be tainted or untainted; this will be tried again",
-			"nodes", failed, "after", again.String(), "cause", first.Error())
+		logf.FromContext(ctx).Info("Failed to taint or untaint Nodes, will retry", "nodes", failed, "after", again.String(),
+			"cause", first.Error())
 	}
 	return again
 }
 
-// write brings the taint of one machine's Node to its desired state. absent is true if there is no such Node: it is
-// missing, or has another UID or provider ID than the machine.
+// write brings the taint of one machine's Node to its desired state. absent is true if the Node does not exist, or has
+// another UID or provider ID than the machine.
 func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintDecision) (absent bool, err error) {
 	ref := m.Status.NodeRef
 	node := &corev1.Node{}
@@ -265,7 +266,7 @@ func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintD
 		return false, fmt.Errorf("get node %s: %w", ref.Name, err)
 	}
 	before := *node
-	before.Status = corev1.NodeStatus{} // It does not change, and comparing it costs most.
+	before.Status = corev1.NodeStatus{} // The status does not change, and comparing it would take most of the time.
 	after := withoutOutdatedTaint(&before, m.Spec.Node)
 	if want == tainted {
 		after = withOutdatedTaint(&before)
@@ -283,8 +284,8 @@ func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintD
 	return false, nil
 }
 
-// takeAppeared reports whether nodeAnnotationOutdated appeared on a Node since the last call: the cache may not have
-// had it when the Node was checked.
+// takeAppeared reports whether nodeAnnotationOutdated has appeared on a Node since the last call. The cache may not
+// have had the annotation when the Node was checked.
 func (k *NodeTainter) takeAppeared(node types.UID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -315,7 +316,7 @@ func (k *NodeTainter) forget(key types.NamespacedName) {
 	delete(k.known, key)
 }
 
-// debounce returns how long to wait for further events before the next check, and records the check if that is 0. A
+// debounce returns how long to wait for further events before the next check. If it returns 0, it records the check. A
 // change of the deployment, and a new revision, never wait.
 func (m *taintState) debounce(generation int64, revisions history, now time.Time) time.Duration {
 	var current types.UID
@@ -326,9 +327,9 @@ func (m *taintState) debounce(generation int64, revisions history, now time.Time
 	if !m.partial {
 		interval = max(interval, checkSpacing.For(m.machines))
 	}
-	if rest := interval - now.Sub(m.checkedAt); rest > 0 && rest <= interval &&
+	if wait := interval - now.Sub(m.checkedAt); wait > 0 && wait <= interval &&
 		generation == m.generation && current == m.current {
-		return rest
+		return wait
 	}
 	m.checkedAt, m.generation, m.current = now, generation, current
 	return 0
@@ -355,7 +356,7 @@ func (k *NodeTainter) ownersOfNode(ctx context.Context, node client.Object) []re
 	var machines v1beta1.MachineList
 	if err := k.Client.List(ctx, &machines, client.MatchingFields{index.MachineByNodeName: node.GetName()},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot find the deployments of a tainted node", "node", node.GetName())
+		logf.FromContext(ctx).Error(err, "Failed to find the deployments of a tainted Node", "node", node.GetName())
 		return nil
 	}
 	var owners []reconcile.Request
@@ -370,7 +371,7 @@ func (k *NodeTainter) ownersOfNode(ctx context.Context, node client.Object) []re
 	return owners
 }
 
-// outdatedAnnotationAppeared accepts Nodes on which nodeAnnotationOutdated appears.
+// outdatedAnnotationAppeared accepts events in which nodeAnnotationOutdated appears on a Node.
 func outdatedAnnotationAppeared() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return hasOutdatedAnnotation(e.Object) },
@@ -381,7 +382,7 @@ func outdatedAnnotationAppeared() predicate.Predicate {
 	}
 }
 
-// revisionChanged accepts changes that may make another set the one of the wanted revision.
+// revisionChanged accepts changes after which another set may belong to the wanted revision.
 func revisionChanged() predicate.Predicate {
 	return withoutDeletions(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.MachineSet)
@@ -410,7 +411,7 @@ func nodeOf(m *v1beta1.Machine) types.UID {
 	return m.Status.NodeRef.UID
 }
 
-// withoutDeletions accepts creations, and updates for which changed is true. A deleted object needs no change of
+// withoutDeletions accepts creations, and updates for which changed is true. The deletion of an object changes no
 // taints.
 func withoutDeletions(changed func(before, after client.Object) bool) predicate.Predicate {
 	p := onUpdate(changed).(predicate.Funcs)

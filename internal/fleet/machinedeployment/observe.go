@@ -12,18 +12,18 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// count sums up a set and its machines for a plan of a deployment, which updates machines in place if inPlace.
-// requeueAfter is the time until a machine becomes available because of minReadySeconds, 0 if there is none.
+// count summarizes a set and its machines for a plan. inPlace is true if the deployment updates machines in place.
+// requeueAfter is the time until a machine becomes available because of minReadySeconds, or 0 if there is none.
 func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, minReadySeconds int32,
 	now time.Time) (counted Set, requeueAfter time.Duration) {
 	replicas := max(0, set.ReplicasOrDefault())
 	counted = Set{Name: set.Name, Replicas: replicas, Least: replicas, Most: replicas,
-		Leaving: !set.DeletionTimestamp.IsZero()}
+		BeingDeleted: !set.DeletionTimestamp.IsZero()}
 	if order, ok := handover.OrderOf(set.Annotations); ok {
 		counted.MoveTo, counted.Moves, counted.BySelection = order.To, order.Machines, order.Selected
 	}
 	counted.Behind = set.Status.ObservedGeneration < set.Generation
-	counted.ExchangeSurge = disruption.ExchangeSurge(set)
+	counted.ReplacementSurge = disruption.ReplacementSurge(set)
 	counted.ReceiveFrom = set.Annotations[v1beta1.AnnotationReceiveFrom]
 	for _, m := range machines {
 		if !m.DeletionTimestamp.IsZero() {
@@ -41,14 +41,14 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, m
 			counted.Unhealthy++
 		}
 		if machinestate.Exchanged(m) {
-			counted.Exchanged++
+			counted.MarkedForReplacement++
 			if !machinestate.Available(m, minReadySeconds, now) {
-				counted.ExchangedUnavailable++
+				counted.UnavailableMarkedForReplacement++
 			}
 		}
 		if handover.Selected(m) {
 			counted.Selected++
-			if !handover.Settled(m) {
+			if !handover.Interrupts(m) {
 				counted.SelectedIdle++
 			}
 		}
@@ -72,7 +72,7 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, m
 	return counted, requeueAfter
 }
 
-// sooner returns the shorter of two delays; 0 is never.
+// sooner returns the shorter of two delays. Zero means never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -80,7 +80,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// unhealthy reports whether the machine must be replaced, by its set or an external remediator, or is in the phase
+// unhealthy reports whether the machine must be replaced by its set or an external remediator, or is in the phase
 // Unhealthy.
 func unhealthy(m *v1beta1.Machine) bool {
 	return machinestate.ToBeReplaced(m) || m.Status.Phase == v1beta1.MachineUnhealthy ||

@@ -10,9 +10,9 @@ import (
 	"machinist.dev/machinist/internal/fleet/rollout/handover"
 )
 
-// nodeAnnotationOutdated on a Node of an old revision lists what the NodeTainter added, separated by commas. What it
-// does not list existed before and stays. While the annotation exists, the NodeTainter does not add again what a
-// person removes.
+// nodeAnnotationOutdated is an annotation on a Node of an old revision. It lists what the NodeTainter added, separated
+// by commas. A taint or annotation that is not listed existed before, and stays. While the annotation exists, the
+// NodeTainter does not add a taint or annotation again that was removed by hand.
 const nodeAnnotationOutdated = "machinist.dev/outdated"
 
 // Values in the list of nodeAnnotationOutdated.
@@ -28,15 +28,15 @@ const scaleDownDisabled = "true"
 type taintDecision int
 
 const (
-	// leaveAsIs changes nothing for now.
+	// leaveAsIs means that nothing changes for now.
 	leaveAsIs taintDecision = iota
-	// tainted: pods prefer other Nodes, and cluster-autoscaler does not remove this one.
+	// tainted means that pods prefer other Nodes, and that cluster-autoscaler does not remove this one.
 	tainted
-	// untainted removes all that the NodeTainter added.
+	// untainted means that everything that the NodeTainter added is removed.
 	untainted
 )
 
-// taintDecision decides for a machine of set i. With on false, taints are only removed.
+// taintDecision returns the desired state of the Node of a machine of set i. If on is false, taints are only removed.
 func (h history) taintDecision(d *v1beta1.MachineDeployment, on bool, i int, m *v1beta1.Machine) taintDecision {
 	_, frozen := d.Labels[v1beta1.LabelFreeze]
 	switch {
@@ -44,22 +44,22 @@ func (h history) taintDecision(d *v1beta1.MachineDeployment, on bool, i int, m *
 		// Until the set of the wanted template exists, no revision is old.
 		return leaveAsIs
 	case !m.DeletionTimestamp.IsZero(), !h.sets[i].DeletionTimestamp.IsZero():
-		return leaveAsIs // the Node will be deleted
+		return leaveAsIs // The Node will be deleted.
 	case d.Spec.Paused, frozen:
-		return leaveAsIs // the rollout is stopped, and not complete
-	case !on, !exchanges(d):
+		return leaveAsIs // The rollout is stopped, but not complete.
+	case !on, !replacesStepByStep(d):
 		return untainted
 	case i != h.current:
 		return tainted
 	case handover.Updating(m):
-		return leaveAsIs // it was handed over, and is not updated yet
+		return leaveAsIs // The machine was handed over, but is not updated yet.
 	}
 	return untainted
 }
 
-// exchanges reports whether the deployment replaces or updates machines of old revisions step by step. If it waits for
-// people, perhaps for weeks, or all machines go at once, a taint is of no use.
-func exchanges(d *v1beta1.MachineDeployment) bool {
+// replacesStepByStep reports whether the deployment replaces or updates machines of old revisions step by step. A taint
+// is of no use if the deployment waits for an administrator, perhaps for weeks, or deletes all machines at once.
+func replacesStepByStep(d *v1beta1.MachineDeployment) bool {
 	switch d.Spec.Strategy.TypeOrDefault() {
 	case v1beta1.StrategyRollingUpdate:
 		return true
@@ -93,8 +93,8 @@ func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	return out
 }
 
-// withoutOutdatedTaint returns the Node without what withOutdatedTaint added, or nil if there is nothing to do.
-// Taints and annotations of the machine's own template stay.
+// withoutOutdatedTaint returns the Node without the taint and annotation that withOutdatedTaint added, or nil if there
+// is nothing to do. Taints and annotations of the machine's own template stay.
 func withoutOutdatedTaint(node *corev1.Node, wanted v1beta1.NodeTemplate) *corev1.Node {
 	listed, done := node.Annotations[nodeAnnotationOutdated]
 	if !done {

@@ -13,7 +13,7 @@ import (
 )
 
 // Rule: outdated-node-taints.
-func TestWhichNodesAreTainted(t *testing.T) {
+func TestTaintDecision(t *testing.T) {
 	const old, current = 0, 1
 	updating := condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
 	by := func(kind v1beta1.DeploymentStrategyType) func(*v1beta1.MachineDeployment, *history) {
@@ -30,16 +30,16 @@ func TestWhichNodesAreTainted(t *testing.T) {
 		{name: "old", set: old, machine: isReady, want: tainted},
 		{name: "old and not Ready", set: old, machine: notReady, want: tainted},
 		{name: "new", set: current, machine: isReady, want: untainted},
-		{name: "old, and going", set: old, machine: going(isReady), want: leaveAsIs},
+		{name: "old, being deleted", set: old, machine: beingDeleted(isReady), want: leaveAsIs},
 		{name: "switched off", off: true, set: old, machine: isReady, want: untainted},
 		{name: "there is no new set yet", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = -1 }, set: old,
 			machine: isReady, want: leaveAsIs},
 		{name: "rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = old }, set: old,
 			machine: isReady, want: untainted},
-		{name: "made before it was rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) {
+		{name: "created before the rollback", change: func(_ *v1beta1.MachineDeployment, h *history) {
 			h.current = old
 		}, set: current, machine: isReady, want: tainted},
-		{name: "the old set goes", change: func(_ *v1beta1.MachineDeployment, h *history) {
+		{name: "the old set is being deleted", change: func(_ *v1beta1.MachineDeployment, h *history) {
 			now := metav1.NewTime(noon)
 			h.sets[old].DeletionTimestamp = &now
 		}, set: old, machine: isReady, want: leaveAsIs},
@@ -54,12 +54,12 @@ func TestWhichNodesAreTainted(t *testing.T) {
 		{name: "in place, handed over", change: by(v1beta1.StrategyInPlace), set: current, machine: updating,
 			want: leaveAsIs},
 		{name: "in place, updated", change: by(v1beta1.StrategyInPlace), set: current, machine: isReady, want: untainted},
-		{name: "in place, when people choose", change: func(d *v1beta1.MachineDeployment, _ *history) {
+		{name: "in place, orchestration Manual", change: func(d *v1beta1.MachineDeployment, _ *history) {
 			d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace,
 				InPlace: &v1beta1.InPlaceUpdate{Orchestration: v1beta1.OrchestrationManual}}
 		}, set: old, machine: isReady, want: untainted},
-		{name: "when people delete", change: by(v1beta1.StrategyOnDelete), set: old, machine: isReady, want: untainted},
-		{name: "all at once", change: by(v1beta1.StrategyRecreate), set: old, machine: isReady, want: untainted},
+		{name: "strategy OnDelete", change: by(v1beta1.StrategyOnDelete), set: old, machine: isReady, want: untainted},
+		{name: "strategy Recreate", change: by(v1beta1.StrategyRecreate), set: old, machine: isReady, want: untainted},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestWhichNodesAreTainted(t *testing.T) {
 	}
 }
 
-// node returns a Node with annotations, key and value in turn, and taints.
+// node returns a Node with annotations, given as alternating keys and values, and taints.
 func node(annotations []string, taints ...corev1.Taint) *corev1.Node {
 	n := &corev1.Node{Spec: corev1.NodeSpec{Taints: taints}}
 	n.Annotations = map[string]string{}
@@ -95,7 +95,7 @@ func TestTaintsAreAddedAndRemoved(t *testing.T) {
 		name          string
 		before        *corev1.Node
 		with, without *corev1.Node
-		// between is what people do while the Node is tainted.
+		// between changes the Node by hand while it is tainted.
 		between func(*corev1.Node)
 		wanted  v1beta1.NodeTemplate
 	}{
@@ -103,26 +103,26 @@ func TestTaintsAreAddedAndRemoved(t *testing.T) {
 			with: node([]string{"a", "b", scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"},
 				theirs, ours),
 			without: node([]string{"a", "b"}, theirs)},
-		{name: "a person keeps the autoscaler off", before: node([]string{scaleDown, "true"}),
+		{name: "scale-down was disabled by hand", before: node([]string{scaleDown, "true"}),
 			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint"}, ours),
 			without: node([]string{scaleDown, "true"})},
-		{name: "a person lets the autoscaler in", before: node([]string{scaleDown, "false"}),
+		{name: "scale-down was enabled by hand", before: node([]string{scaleDown, "false"}),
 			with:    node([]string{scaleDown, "false", nodeAnnotationOutdated, "taint"}, ours),
 			without: node([]string{scaleDown, "false"})},
-		{name: "a person has tainted it so", before: node(nil, ours),
+		{name: "the taint was added by hand", before: node(nil, ours),
 			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, "scale-down-disabled"}, ours),
 			without: node(nil, ours)},
-		{name: "a person has done all of it", before: node([]string{scaleDown, "true"}, ours),
+		{name: "the taint and the annotation were added by hand", before: node([]string{scaleDown, "true"}, ours),
 			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, ""}, ours),
 			without: node([]string{scaleDown, "true"}, ours)},
 		{name: "the same key with another effect", before: node(nil, stronger),
 			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"}, stronger, ours),
 			without: node(nil, stronger)},
-		{name: "a person decides otherwise in between", before: node(nil),
+		{name: "changed by hand in between", before: node(nil),
 			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"}, ours),
 			between: func(n *corev1.Node) { n.Annotations[scaleDown] = "false"; n.Spec.Taints = []corev1.Taint{theirs} },
 			without: node([]string{scaleDown, "false"}, theirs)},
-		{name: "the machine wants them itself by now", before: node(nil),
+		{name: "the machine's template has the taint and the annotation by now", before: node(nil),
 			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"}, ours),
 			wanted:  v1beta1.NodeTemplate{Annotations: map[string]string{scaleDown: "true"}, Taints: []corev1.Taint{ours}},
 			without: node([]string{scaleDown, "true"}, ours)},
@@ -131,20 +131,20 @@ func TestTaintsAreAddedAndRemoved(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			given := test.before.DeepCopy()
 			if again := withoutOutdatedTaint(given, test.wanted); again != nil {
-				t.Errorf("an untainted node is changed: %v", again)
+				t.Errorf("withoutOutdatedTaint changes an untainted Node: %v", again)
 			}
 			with := withOutdatedTaint(given)
 			if diff := cmp.Diff(test.with, with); diff != "" {
 				t.Fatalf("tainted (- expected, + got):\n%s", diff)
 			}
 			if diff := cmp.Diff(test.before, given); diff != "" {
-				t.Errorf("the node that was given changed:\n%s", diff)
+				t.Errorf("withOutdatedTaint changed its argument:\n%s", diff)
 			}
 			if test.between != nil {
 				test.between(with)
 			}
 			if again := withOutdatedTaint(with); again != nil {
-				t.Errorf("a tainted node is tainted again: %v", again)
+				t.Errorf("withOutdatedTaint changes a tainted Node: %v", again)
 			}
 			given = with.DeepCopy()
 			without := withoutOutdatedTaint(given, test.wanted)
@@ -152,21 +152,21 @@ func TestTaintsAreAddedAndRemoved(t *testing.T) {
 				t.Errorf("untainted (- expected, + got):\n%s", diff)
 			}
 			if diff := cmp.Diff(with, given); diff != "" {
-				t.Errorf("the node that was given changed:\n%s", diff)
+				t.Errorf("withoutOutdatedTaint changed its argument:\n%s", diff)
 			}
 		})
 	}
 	leaving := node(nil)
 	leaving.DeletionTimestamp = &metav1.Time{Time: noon}
 	if withOutdatedTaint(leaving) != nil {
-		t.Error("a node that goes is marked")
+		t.Error("a Node being deleted is tainted")
 	}
 	if withOutdatedTaint(&corev1.Node{}) == nil {
-		t.Error("a node without annotations is not marked")
+		t.Error("a Node without annotations is not tainted")
 	}
 }
 
-func TestHowOftenTaintsAreChecked(t *testing.T) {
+func TestTaintCheckDebounce(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		machines   int
@@ -175,11 +175,11 @@ func TestHowOftenTaintsAreChecked(t *testing.T) {
 		ago, want  time.Duration
 	}{
 		{"a small deployment", 100, false, 7, 300 * time.Millisecond, 700 * time.Millisecond},
-		{"a large one waits longer", 2000, false, 7, time.Second, 3 * time.Second},
-		{"but not for ever", 100_000, false, 7, time.Second, 9 * time.Second},
-		{"all of it is over", 2000, false, 7, 4 * time.Second, 0},
+		{"a large deployment waits longer", 2000, false, 7, time.Second, 3 * time.Second},
+		{"the wait is limited", 100_000, false, 7, time.Second, 9 * time.Second},
+		{"the wait has passed", 2000, false, 7, 4 * time.Second, 0},
 		{"Nodes are left", 2000, true, 7, 300 * time.Millisecond, 700 * time.Millisecond},
-		{"a person's change does not wait", 2000, false, 8, time.Second, 0},
+		{"a changed deployment does not wait", 2000, false, 8, time.Second, 0},
 		{"the clock was set back", 2000, false, 7, -time.Minute, 0},
 	} {
 		k := &taintState{checkedAt: noon.Add(-test.ago), generation: 7, machines: test.machines, partial: test.partial}

@@ -20,23 +20,23 @@ import (
 // pass is one reconciliation of one MachineDeployment.
 type pass struct {
 	*Reconciler
-	// deployment is as it was read; it is not changed.
+	// deployment is the deployment as it was read. The pass does not change it.
 	deployment *v1beta1.MachineDeployment
 	known      *deploymentState
 	now        time.Time
-	// requeueAfter is when to reconcile again without an event; zero is never.
+	// requeueAfter is when to reconcile again without an event. Zero means never.
 	requeueAfter time.Duration
-	// cacheMark is the point before the live lists of the pass, cacheConfirmed says that the cache was at least as new
-	// as these.
+	// cacheMark is a mark taken before the live lists of the pass. cacheConfirmed is true if the cache was at least as new
+	// as these lists.
 	cacheMark      freshness.Mark
 	cacheConfirmed bool
-	// fromCache says that the machines are those of a cache that was at least as new as the deployment's specification.
+	// fromCache is true if the machines were read from a cache at least as new as the deployment's specification.
 	fromCache bool
-	// unowned are the sets that a live list has found under the deployment's label and that nobody owns.
+	// unowned are sets without an owner that a live list found by the deployment's label.
 	unowned []*v1beta1.MachineSet
 }
 
-// view is the state that a pass observed and its decisions.
+// view is the state that a pass observed, and the decisions of the pass.
 type view struct {
 	history
 	bounds   Bounds
@@ -44,25 +44,26 @@ type view struct {
 	state    State
 	plan     Plan
 
-	// successor is the set to be created for the wanted revision, nil if there is one. It is the last of state.Sets.
-	successor *v1beta1.MachineSet
-	// freeze is the reason why no machine may be added or replaced, empty if that is allowed; freezeMessage is its
+	// setToCreate is the set to be created for the wanted revision, or nil if none is to be created. It is the last of
+	// state.Sets.
+	setToCreate *v1beta1.MachineSet
+	// freeze is the reason why no machine may be added or replaced, or empty if that is allowed. freezeMessage is its
 	// message.
 	freeze, freezeMessage string
-	// replaced are the machines of the wanted revision that failed to launch, in a row, and are gone.
-	replaced []v1beta1.FailedMachine
+	// failedAndGone are machines of the wanted revision that failed to launch, in a row, and are gone.
+	failedAndGone []v1beta1.FailedMachine
 	// denied are the machines that budgets hold back.
 	denied []disruption.Denial
-	// recent are the last failures, newest first, also of machines that are gone.
+	// recent are the last failures, newest first, including those of machines that are gone.
 	recent []v1beta1.FailedMachine
-	// noSuccessorReason says why the set of the wanted revision cannot be created yet.
-	noSuccessorReason string
+	// cannotCreateReason is why the set of the wanted revision cannot be created yet, or empty.
+	cannotCreateReason string
 	// began is the reason of Progressing if the pass began a new revision, or empty.
 	began string
-	// applied says that the whole plan was carried out.
+	// applied is true if the whole plan was carried out.
 	applied bool
-	// rejected is why the API server did not accept a set, rejectedReason the reason of Progressing for it. The same write
-	// would fail again.
+	// rejected is why the API server rejected a set, and rejectedReason is the reason of Progressing for that. The same
+	// write would fail again.
 	rejected       error
 	rejectedReason string
 }
@@ -74,7 +75,7 @@ func (p *pass) run(ctx context.Context) error {
 		return p.reportInvalid(ctx, ReasonInvalidSelector, fmt.Sprintf("spec.selector: %v", err))
 	}
 	if selector.Empty() {
-		return p.reportInvalid(ctx, ReasonInvalidSelector, "spec.selector is empty: it would match every set")
+		return p.reportInvalid(ctx, ReasonInvalidSelector, "spec.selector is empty: it would match every MachineSet")
 	}
 	if errs := validation.Selector(field.NewPath("spec", "selector"), &d.Spec.Selector); len(errs) > 0 {
 		return p.reportInvalid(ctx, ReasonInvalidSelector, errs[0].Error())
@@ -90,7 +91,7 @@ func (p *pass) run(ctx context.Context) error {
 		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
 	}
 	if !p.known.cache.Confirmed() {
-		if err := p.current(ctx); err != nil {
+		if err := p.checkCurrent(ctx); err != nil {
 			return err
 		}
 	}
@@ -111,15 +112,15 @@ func (p *pass) run(ctx context.Context) error {
 	}
 	v.plan = MakePlan(v.state)
 	v.plan.Waiting = v.waitingFor(v.plan.Waiting)
-	if v.noSuccessorReason != "" {
-		v.plan.Waiting = v.noSuccessorReason
+	if v.cannotCreateReason != "" {
+		v.plan.Waiting = v.cannotCreateReason
 	}
 	err = p.apply(ctx, v)
-	v.applied = err == nil && v.rejected == nil && v.noSuccessorReason == ""
+	v.applied = err == nil && v.rejected == nil && v.cannotCreateReason == ""
 	if cleanErr := p.cleanUp(ctx, v); err == nil {
 		err = cleanErr
 	}
-	// The status is written even when a write before failed.
+	// The status is written even if an earlier write failed.
 	if reportErr := p.report(ctx, v, selector.String()); err == nil {
 		err = reportErr
 	}
@@ -131,7 +132,7 @@ func (p *pass) run(ctx context.Context) error {
 	return nil
 }
 
-// observe turns objects into the state that a plan is made from.
+// observe turns objects into the state for which a plan is made.
 func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
 	limits Bounds) *view {
 	d := p.deployment
@@ -152,7 +153,7 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 		p.known.machines += len(machines[set.UID])
 		counted, requeueAfter := count(set, machines[set.UID], v.state.Strategy == v1beta1.StrategyInPlace,
 			d.Spec.MinReadySeconds, p.now)
-		p.known.widen(set, &counted)
+		p.known.includeUnobserved(set, &counted)
 		v.state.Sets = append(v.state.Sets, counted)
 		p.requeueIn(requeueAfter)
 	}
@@ -167,31 +168,33 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 		p.known.failures.restore(set, d.Status.FailedMachines)
 		inARow, ready := p.known.failures.observe(set.UID, machines[set.UID], seen)
 		if v.outdated() == 0 && v.state.Sets[v.current].Available >= v.state.Replicas {
-			clear(p.known.failures.machines) // machines of the revision launch
+			clear(p.known.failures.machines) // All machines of the revision launched.
 		}
-		v.replaced = p.known.failures.replaced(machines[set.UID])
+		v.failedAndGone = p.known.failures.gone(machines[set.UID])
 		if v.state.updatesInPlace() {
-			inARow += updatesRefused(machines[set.UID])
+			inARow += updatesRejected(machines[set.UID])
 		}
 		v.state.Failing = failing(inARow, ready, p.known.failures.recovered, d, v.number)
-	case v.adopts():
-		successor := v.newSet(d)
-		if taken := v.named(successor.Name); taken != nil && !taken.DeletionTimestamp.IsZero() {
-			v.noSuccessorReason = fmt.Sprintf("the former set %s of the wanted revision is still being deleted", taken.Name)
+	case v.mayStartRevision():
+		set := v.newSet(d)
+		if taken := v.setNamed(set.Name); taken != nil && !taken.DeletionTimestamp.IsZero() {
+			v.cannotCreateReason = fmt.Sprintf("set %s cannot be created while a set with the same name is being deleted",
+				taken.Name)
 			break
 		}
-		v.successor = successor
+		v.setToCreate = set
 		v.state.Current = len(v.state.Sets)
-		v.state.Sets = append(v.state.Sets, Set{Name: successor.Name})
+		v.state.Sets = append(v.state.Sets, Set{Name: set.Name})
 	}
 	return v
 }
 
-// frozenBy returns what stops growth and rollouts. A stop of the whole process is reported only by deployments that
-// have something to do.
+// frozenBy returns what stops the creation of machines and rollouts. Only deployments that must add or replace machines
+// report a stop of the whole process.
 func (p *pass) frozenBy(v *view) (reason, message string) {
 	if _, labelled := p.deployment.Labels[v1beta1.LabelFreeze]; labelled {
-		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops growth and rollouts.", v1beta1.LabelFreeze)
+		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops the creation of machines and rollouts.",
+			v1beta1.LabelFreeze)
 	}
 	reason, message = p.Stopped()
 	if reason == "" || v.current >= 0 && v.outdated() == 0 && v.state.Sets[v.current].Replicas >= v.state.Replicas {
@@ -201,17 +204,18 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 	return reason, message
 }
 
-// batch is for how many machines that come or go a rollout waits before its next step, 0 without a rollout: half of
-// those that it may replace at a time, so that some come while others go, but never for more than are under way.
+// batch returns how many machines must become Ready or be gone before the next step of a rollout, or 0 without a
+// rollout. It is half of the machines that may be replaced at a time, so that some are created while others are
+// deleted. It is never more than the machines in progress.
 func (v *view) batch() int32 {
-	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.rolls() || v.outdated() == 0 {
+	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.mayRollOut() || v.outdated() == 0 {
 		return 0
 	}
-	return min((v.bounds.MaxSurge+v.bounds.MaxUnavailable+1)/2, v.underWay())
+	return min((v.bounds.MaxSurge+v.bounds.MaxUnavailable+1)/2, v.inProgress())
 }
 
-// underWay is how many machines have yet to become Ready or to be gone once the plan is carried out.
-func (v *view) underWay() (n int32) {
+// inProgress returns how many machines will still have to become Ready or to be gone after the plan is carried out.
+func (v *view) inProgress() (n int32) {
 	replicas := make([]int32, len(v.state.Sets))
 	for i, set := range v.state.Sets {
 		replicas[i] = set.Replicas
@@ -228,10 +232,10 @@ func (v *view) underWay() (n int32) {
 	return n
 }
 
-// requeueIn asks for another pass after d at the latest; 0 is never.
+// requeueIn requests another pass after d at the latest. Zero means never.
 func (p *pass) requeueIn(d time.Duration) { p.requeueAfter = sooner(p.requeueAfter, d) }
 
-// reportInvalid reports an invalid deployment. The pass does nothing else about it.
+// reportInvalid reports that the deployment is invalid. The pass does nothing else.
 func (p *pass) reportInvalid(ctx context.Context, reason, message string) error {
 	status := p.deployment.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
@@ -239,12 +243,12 @@ func (p *pass) reportInvalid(ctx context.Context, reason, message string) error 
 	c := conditions{status: status, generation: p.deployment.Generation, now: p.now}
 	c.put(metav1.Condition{Type: v1beta1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason,
 		Message: message})
-	c.sumUp(false, true, reason, message)
+	c.summarize(false, true, reason, message)
 	return p.writeStatus(ctx, status)
 }
 
-// Reasons of Progressing on a MachineDeployment, beside those of package v1beta1.
+// Reasons of Progressing on a MachineDeployment, in addition to those of package v1beta1.
 const (
-	// ReasonInvalidSelector surfaces on Progressing when the selector is invalid. The controller does nothing then.
+	// ReasonInvalidSelector surfaces on Progressing when the selector is invalid. The controller then does nothing.
 	ReasonInvalidSelector = "InvalidSelector"
 )

@@ -6,8 +6,9 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// onDelete plans a rollout in which old machines are deleted by hand: the wanted revision replaces the machines that
-// old sets have lost. A machine that has no instance runs nothing, and might never get one: it is replaced at once.
+// onDelete plans the next step of a rollout in which an administrator deletes the old machines. The wanted revision
+// replaces the machines that old sets have lost. An old machine without an instance is replaced at once, because no
+// pods run on it and it might never get an instance.
 func (d *draft) onDelete() string {
 	var oldReplicas int32
 	for i, set := range d.Sets {
@@ -15,10 +16,10 @@ func (d *draft) onDelete() string {
 			continue
 		}
 		if set.Live < set.Replicas {
-			d.shrink(i, set.Live, "its machine was deleted")
+			d.shrink(i, set.Live, "machines were deleted")
 		}
 		if set.Unlaunched > 0 {
-			d.shrink(i, set.Live-set.Unlaunched, "its machine has no instance")
+			d.shrink(i, set.Live-set.Unlaunched, "machines have no instance")
 		}
 		oldReplicas += d.Sets[i].Replicas
 	}
@@ -29,5 +30,6 @@ func (d *draft) onDelete() string {
 		}
 		return ""
 	}
-	return fmt.Sprintf("someone has to delete %s of an old revision", wording.Count(oldReplicas, "machine"))
+	return fmt.Sprintf("with strategy OnDelete, you must delete %s of an old revision",
+		wording.Count(oldReplicas, "machine"))
 }

@@ -6,15 +6,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Rule: on-delete-replaces-what-has-no-instance. With the strategy OnDelete a machine of a class that does not exist
-// would otherwise stay for good, and naming another class in the template would change nothing.
+// Rule: on-delete-replaces-what-has-no-instance. With the strategy OnDelete, a machine of a class that does not exist
+// would otherwise stay forever, and another class in the template would change nothing.
 func TestOnDeleteReplacesMachinesWithoutAnInstance(t *testing.T) {
 	old := one(2)
 	stuck := one(1, func(s *Set) {
-		s.Name, s.Ready, s.Available, s.Unlaunched, s.Forecast = "b", 0, 0, 1, free(1, 1)
+		s.Name, s.Ready, s.Available, s.Unlaunched, s.Forecast = "b", 0, 0, 1, forecast(1, 1)
 	})
 	wanted := one(0, func(s *Set) { s.Name = "c" })
-	state := State{Strategy: v1beta1.StrategyOnDelete, Replicas: 3, SizedFor: 3, Sets: []Set{old, stuck, wanted}, Current: 2}
+	state := State{Strategy: v1beta1.StrategyOnDelete, Replicas: 3, SizedFor: 3, Sets: []Set{old, stuck, wanted},
+		Current: 2}
 	plan := MakePlan(state)
 	if len(plan.Scales) != 1 || plan.Scales[0].Set != 1 || plan.Scales[0].To != 0 {
 		t.Fatalf("planned %v, waiting: %s", plan.Scales, plan.Waiting)

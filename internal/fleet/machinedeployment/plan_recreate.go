@@ -6,8 +6,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// recreate plans a rollout that never has machines of two revisions: the old ones are deleted at once, the new ones are
-// created when the last of them is gone.
+// recreate plans the next step of a rollout that never has machines of two revisions. All old machines are deleted at
+// once. The new ones are created when the last old one is gone.
 func (d *draft) recreate() string {
 	var remaining int32
 	for i, set := range d.Sets {
@@ -22,7 +22,8 @@ func (d *draft) recreate() string {
 		d.shrink(d.Current, d.Replicas, "more than replicas")
 	}
 	if remaining > 0 {
-		return fmt.Sprintf("%s of an old revision must be gone first", wording.Count(remaining, "machine"))
+		return fmt.Sprintf("%s of an old revision must be gone before machines of the new revision are created",
+			wording.Count(remaining, "machine"))
 	}
 	d.grow(d.Current, d.Replicas, "new revision")
 	if current.Available < d.Replicas && current.Replicas == d.Replicas {

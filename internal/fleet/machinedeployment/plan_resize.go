@@ -1,38 +1,38 @@
 package machinedeployment
 
-// resizing says how a change of replicas is shared among sets of several revisions.
+// resizing is how a change of replicas is divided among sets of several revisions.
 type resizing int
 
 const (
-	// growInProportion spreads machines to add over the sets, and machines to remove as well.
+	// growInProportion divides both additional and surplus machines among the sets in proportion to their replicas.
 	growInProportion resizing = iota
-	// shrinkOnly spreads machines to remove; all that are added are of the wanted revision.
+	// shrinkOnly divides only surplus machines among the sets. All additional machines are of the wanted revision.
 	shrinkOnly
 )
 
-// resize follows a change of replicas while machines of several revisions exist, so that a rollout keeps its
-// proportion and a bad revision does not get all of the growth. It returns how many machines that are marked for
-// deletion must not be deleted yet.
+// resize resizes the sets after a change of the deployment's replicas. If machines of several revisions exist, the sets
+// keep their proportion, so that a broken revision does not get all additional machines. resize returns how many
+// machines with a delete mark must not be deleted yet.
 //
-// During a rollout this happens once for each change of replicas; all other changes are steps of the rollout. While
-// rollouts are stopped, it keeps the total between replicas and replicas + maxSurge.
-func (d *draft) resize(how resizing) (owed int32) {
+// During a rollout, resize changes the sets once for each change of replicas. All other changes are steps of the
+// rollout. While rollouts are stopped, resize keeps the total between replicas and replicas + maxSurge.
+func (d *draft) resize(how resizing) (heldBack int32) {
 	active, total := d.active()
 	changed := d.SizedFor != Unknown && d.SizedFor != d.Replicas
-	rolls := d.rolls()
+	rolls := d.mayRollOut()
 	if len(active) < 2 {
 		only := d.newest()
 		if len(active) == 1 {
 			only = active[0]
 		}
-		// A rollout brings the current set to replicas itself.
+		// During a rollout, the steps of the rollout bring the current set to replicas.
 		if how == shrinkOnly || !rolls || changed && only != d.Current {
 			d.resizeOnly(only, how)
 		}
 		return 0
 	}
 	if changed && d.SizedFor > d.Replicas {
-		owed = d.releaseMarked(active, d.SizedFor-d.Replicas)
+		heldBack = d.releaseMarked(active, d.SizedFor-d.Replicas)
 		_, total = d.active()
 	}
 	low, high := d.Replicas, d.Replicas+d.MaxSurge
@@ -43,7 +43,7 @@ func (d *draft) resize(how resizing) (owed int32) {
 	case changed:
 		low = high
 	case rolls && how == growInProportion:
-		return owed
+		return heldBack
 	}
 	switch {
 	case total > high:
@@ -51,10 +51,10 @@ func (d *draft) resize(how resizing) (owed int32) {
 	case total < low && how == growInProportion:
 		d.growInProportion(active, low-total)
 	}
-	return owed
+	return heldBack
 }
 
-// resizeOnly changes the only set that has replicas.
+// resizeOnly resizes the only set that has replicas.
 func (d *draft) resizeOnly(only int, how resizing) {
 	if only < 0 {
 		return
@@ -67,10 +67,10 @@ func (d *draft) resizeOnly(only int, how resizing) {
 	}
 }
 
-// active returns the sets that have replicas, and their sum.
+// active returns the sets that have replicas, and the sum of these.
 func (d *draft) active() (sets []int, replicas int32) {
 	for i, set := range d.Sets {
-		if set.Replicas > 0 && !set.Leaving {
+		if set.Replicas > 0 && !set.BeingDeleted {
 			sets = append(sets, i)
 			replicas += set.Replicas
 		}
@@ -78,34 +78,34 @@ func (d *draft) active() (sets []int, replicas int32) {
 	return sets, replicas
 }
 
-// newest returns the set that follows a change of replicas when no set has any: the current one or else the last; -1 if
+// newest returns the set that is resized when no set has replicas: the current one or else the last. It returns -1 if
 // there is no set.
 func (d *draft) newest() int {
 	if d.Current >= 0 {
 		return d.Current
 	}
 	for i := len(d.Sets) - 1; i >= 0; i-- {
-		if !d.Sets[i].Leaving {
+		if !d.Sets[i].BeingDeleted {
 			return i
 		}
 	}
 	return -1
 }
 
-// releaseMarked shrinks sets by their machines that are marked for deletion, at most n in all: these are the machines
-// for which replicas were lowered by n. It returns how many of them must wait.
-func (d *draft) releaseMarked(active []int, n int32) (owed int32) {
+// releaseMarked shrinks sets by their machines with a delete mark, at most n in all, because replicas were lowered by n
+// in order to delete these machines. It returns how many of them must wait.
+func (d *draft) releaseMarked(active []int, n int32) (heldBack int32) {
 	for _, i := range active {
 		set := d.Sets[i]
-		// Marked machines go first, so the set's pending deletions are among them.
+		// A set deletes marked machines first, so its pending deletions are marked machines.
 		marked := min(max(0, set.Marked-pendingDeletions(set)), set.Replicas, n)
 		if marked == 0 {
 			continue
 		}
 		n -= marked
-		owed += marked - d.shrink(i, set.Replicas-marked, "marked for deletion")
+		heldBack += marked - d.shrink(i, set.Replicas-marked, "marked for deletion")
 	}
-	return owed
+	return heldBack
 }
 
 func (d *draft) shrinkInProportion(active []int, n int32) {
@@ -137,8 +137,8 @@ func (d *draft) replicasOf(sets []int) []int32 {
 	return replicas
 }
 
-// share divides n in proportion to weights into whole numbers that add up to n. The remainder goes to the largest
-// fractions, of equal ones to the last. Without weights all parts are 0.
+// share divides n in proportion to the weights into whole numbers whose sum is n. The remainder goes to the parts with
+// the largest fractions, and among equal fractions to the last. If the sum of the weights is 0, all parts are 0.
 func share(n int32, weights []int32) []int32 {
 	parts := make([]int32, len(weights))
 	var sum int64

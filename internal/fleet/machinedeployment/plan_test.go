@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// bySelection is a deployment of 4 machines during a hand-over of machines that people selected for an update.
+// bySelection is a deployment of 4 machines during a hand-over of machines that were selected for an update.
 func bySelection(change func(old, wanted *Set)) State {
 	s := State{Strategy: v1beta1.StrategyInPlace, Manual: true, Replicas: 4, Bounds: Bounds{MaxUnavailable: 2},
 		SizedFor: 4, Current: 1, Sets: []Set{
@@ -20,9 +20,9 @@ func bySelection(change func(old, wanted *Set)) State {
 	return s
 }
 
-// Rule withdrawn-selection-harmless: an order for machines that are not selected any more is taken back, and what the
-// set has begun meanwhile is finished before the set may make or delete machines again.
-func TestAHandOverOrderIsTakenBack(t *testing.T) {
+// Rule withdrawn-selection-harmless: an order for machines that are no longer selected is taken back. The set finishes
+// what it has begun before it may create or delete machines again.
+func TestHandOverOrderIsTakenBack(t *testing.T) {
 	order, takenBack := Role{MoveTo: "b", Moves: 2, BySelection: true}, Role{MoveTo: "b", BySelection: true}
 	for name, test := range map[string]struct {
 		change   func(old, wanted *Set)
@@ -30,18 +30,19 @@ func TestAHandOverOrderIsTakenBack(t *testing.T) {
 		replicas int32
 		waiting  string
 	}{
-		"all are selected": {func(_, _ *Set) {}, order, 2, "2 machines of set a to be handed over"},
-		"one is not":       {func(old, _ *Set) { old.Selected = 1 }, takenBack, 4, "set a to observe"},
-		"its set is behind": {func(old, _ *Set) { old.Role, old.Replicas, old.Behind = takenBack, 4, true }, takenBack,
-			4, "set a to observe"},
-		"its set has observed it": {func(old, _ *Set) { old.Role, old.Replicas, old.Selected = takenBack, 4, 0 },
+		"all machines are selected": {func(_, _ *Set) {}, order, 2, "set a has yet to hand over 2 machines"},
+		"one machine is no longer selected": {func(old, _ *Set) { old.Selected = 1 }, takenBack, 4,
+			"set a has not observed yet"},
+		"the set has not observed that": {func(old, _ *Set) { old.Role, old.Replicas, old.Behind = takenBack, 4, true },
+			takenBack, 4, "set a has not observed yet"},
+		"the set has observed that": {func(old, _ *Set) { old.Role, old.Replicas, old.Selected = takenBack, 4, 0 },
 			Role{}, 4, ""},
-		"one went meanwhile": {func(old, wanted *Set) {
+		"one machine was handed over meanwhile": {func(old, wanted *Set) {
 			old.Role, old.Replicas, old.Live, old.Ready, old.Available = takenBack, 4, 3, 3, 3
 			wanted.Live = 1
 		}, Role{}, 3, ""},
-		"it was not for selected ones": {func(old, _ *Set) { old.Selected, old.BySelection = 0, false },
-			Role{MoveTo: "b", Moves: 2}, 2, "2 machines of set a to be handed over"},
+		"the order was not for selected machines": {func(old, _ *Set) { old.Selected, old.BySelection = 0, false },
+			Role{MoveTo: "b", Moves: 2}, 2, "set a has yet to hand over 2 machines"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := bySelection(test.change)
@@ -57,56 +58,58 @@ func TestAHandOverOrderIsTakenBack(t *testing.T) {
 				t.Errorf("role %+v, replicas %d, waiting %q", plan.Roles[0], replicas, plan.Waiting)
 			}
 			if plan.Roles[1].ReceiveFrom != "a" {
-				t.Error("the other set receives no more")
+				t.Error("the other set no longer receives machines")
 			}
 		})
 	}
 }
 
-// Rule waits-for-selection: the rollout waits for people only while there is nothing else to wait for.
+// Rule waits-for-selection: the rollout waits for a selection only while there is nothing else to wait for.
 func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	for name, test := range map[string]struct {
-		change    func(old, wanted *Set)
-		forPeople bool
-		waiting   string
+		change          func(old, wanted *Set)
+		awaitsSelection bool
+		waiting         string
 	}{
-		"nothing is selected": {func(_, _ *Set) {}, true,
-			"the label machinist.dev/selected-for-update on some of 3 machines of an old revision"},
-		"an update is under way": {func(_, wanted *Set) { wanted.Updating = 1 }, false,
-			"0 of 1 machine of the new revision up to date and available, and the label machinist.dev/selected-for-update on some of 3 machines of an old revision"},
-		"one is selected that has to wait": {func(old, wanted *Set) {
+		"no machine is selected": {func(_, _ *Set) {}, true,
+			"to update machines of an old revision (3 left), set the label machinist.dev/selected-for-update on them"},
+		"an update is in progress": {func(_, wanted *Set) { wanted.Updating = 1 }, false,
+			"0 of 1 machines of the new revision are up to date and available; to update machines of an old revision (3 left), set the label machinist.dev/selected-for-update on them"},
+		"a selected machine must wait": {func(old, wanted *Set) {
 			old.Selected, old.Available, wanted.Updating = 1, 2, 1
-		}, false, "2 available"},
+		}, false, "2 machines are available"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := MakePlan(bySelection(func(old, wanted *Set) {
-				old.Role, old.Replicas, old.Live, old.Ready, old.Available, old.Selected, old.Least, old.Most = Role{}, 3, 3, 3, 3, 0, 3, 3
+				old.Role, old.Replicas, old.Live, old.Ready, old.Available, old.Selected, old.Least, old.Most = Role{}, 3, 3, 3, 3,
+					0, 3, 3
 				wanted.Replicas, wanted.Least, wanted.Most, wanted.Live, wanted.Ready, wanted.Available = 1, 1, 1, 1, 1, 1
 				test.change(old, wanted)
 			}))
-			if plan.ForPeople != test.forPeople || !strings.HasPrefix(plan.Waiting, test.waiting) || len(plan.Scales) > 0 {
-				t.Errorf("for people: %v, scales %v, waiting %q", plan.ForPeople, plan.Scales, plan.Waiting)
+			if plan.AwaitsSelection != test.awaitsSelection || !strings.HasPrefix(plan.Waiting, test.waiting) ||
+				len(plan.Scales) > 0 {
+				t.Errorf("awaits selection: %v, scales %v, waiting %q", plan.AwaitsSelection, plan.Scales, plan.Waiting)
 			}
 		})
 	}
 }
 
-// Rule kept-machine-counts: the deployment lowered the replicas of set a because a machine was not available, and
-// then the machine became available. The set keeps it, because exactly five are available and five must be. So the
-// unavailable machine of b must go.
-func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
+// Rule kept-machine-counts: the deployment lowered the replicas of set a because a machine was not available, and then
+// the machine became available. The set keeps the machine, because exactly five are available and five must be. So the
+// unavailable machine of set b must be deleted.
+func TestBlockedDeletionDoesNotStallRollout(t *testing.T) {
 	set := func(name string, replicas, live, available int32) Set {
 		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: available,
 			Available: available}
 	}
 	a, b, c := set("a", 4, 5, 5), set("b", 1, 1, 0), set("c", 0, 0, 0)
-	b.Forecast = free(1, 1)
+	b.Forecast = forecast(1, 1)
 	state := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 6, Bounds: Bounds{MaxUnavailable: 1}, SizedFor: 6,
 		Sets: []Set{a, b, c}, Current: 2}
 
 	plan := MakePlan(state)
 	if len(plan.Scales) != 1 || plan.Scales[0].Set != 1 || plan.Scales[0].To != 0 {
-		t.Fatalf("planned %v, waiting: %s; expected set b to shrink to none", plan.Scales, plan.Waiting)
+		t.Fatalf("planned %v, waiting: %s; expected set b to shrink to 0", plan.Scales, plan.Waiting)
 	}
 	state.Sets[1] = set("b", 0, 0, 0)
 	plan = MakePlan(state)
@@ -114,7 +117,7 @@ func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
 		t.Errorf("planned %v, waiting: %s; expected set c to grow to 1", plan.Scales, plan.Waiting)
 	}
 
-	// A deletion that is not blocked counts as pending: a machine of b would be the second one deleted.
+	// A deletion that is not blocked counts as pending, so a machine of set b would be the second one to be deleted.
 	state.Sets[1], state.Sets[0] = b, set("a", 5, 6, 6)
 	if plan = MakePlan(state); len(plan.Scales) != 0 {
 		t.Errorf("planned %v while a machine of a is about to be deleted", plan.Scales)
@@ -153,8 +156,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// While budgets allow no machine to be updated in place, the fleet still follows replicas: old sets make no
-// machines, so that those that are added, or take the place of lost ones, are of the wanted revision.
+// While budgets allow no machine to be updated in place, the deployment still follows replicas. Old sets create no
+// machines, so that additional machines and replacements of lost ones are of the wanted revision.
 func TestDeniedUpdateInPlaceFollowsReplicas(t *testing.T) {
 	set := func(name string, replicas, live int32) Set {
 		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: live, Available: live}
@@ -165,12 +168,12 @@ func TestDeniedUpdateInPlaceFollowsReplicas(t *testing.T) {
 		wanted     Set
 		toOld, toB int32
 	}{
-		"more":                  {4, set("a", 3, 3), set("b", 0, 0), 3, 1},
-		"more, later":           {5, set("a", 2, 2), set("b", 1, 1), 2, 3},
-		"fewer":                 {2, set("a", 3, 3), set("b", 0, 0), 2, 0},
-		"one is lost":           {3, set("a", 3, 2), set("b", 0, 0), 2, 0},
-		"its set has seen that": {3, set("a", 2, 2), set("b", 0, 0), 2, 1},
-		"no change":             {3, set("a", 3, 3), set("b", 0, 0), 3, 0},
+		"scale up":                            {4, set("a", 3, 3), set("b", 0, 0), 3, 1},
+		"scale up again":                      {5, set("a", 2, 2), set("b", 1, 1), 2, 3},
+		"scale down":                          {2, set("a", 3, 3), set("b", 0, 0), 2, 0},
+		"an old machine is lost":              {3, set("a", 3, 2), set("b", 0, 0), 2, 0},
+		"the old set's replicas were lowered": {3, set("a", 2, 2), set("b", 0, 0), 2, 1},
+		"no change":                           {3, set("a", 3, 3), set("b", 0, 0), 3, 0},
 	} {
 		plan := MakePlan(State{Strategy: v1beta1.StrategyInPlace, Replicas: test.replicas, Bounds: Bounds{MaxUnavailable: 1},
 			SizedFor: 3, DisruptionDenied: "MachineDisruptionBudget pause allows no disruption",

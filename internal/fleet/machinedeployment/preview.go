@@ -14,34 +14,35 @@ import (
 	"machinist.dev/machinist/internal/fleet/rollout/bounds"
 )
 
-// Previewed is what a pass over a deployment would do.
+// Previewed is the result of Preview.
 type Previewed struct {
-	// Sets are the deployment's sets as the pass would leave them, the oldest revision first. One that it would make is
-	// the last, and has no UID.
+	// Sets are the deployment's sets as the pass would leave them, the oldest revision first. A set that the pass would
+	// create is the last, and has no UID.
 	Sets []*v1beta1.MachineSet
-	// Current is the index in Sets of the set that is of the wanted template; -1 if there is none.
+	// Current is the index in Sets of the set that has the wanted template, or -1 if there is none.
 	Current int
-	// Outdated is how many machines of other revisions exist or may still be created.
+	// Outdated is how many machines of old revisions exist or may still be created.
 	Outdated int32
-	// Bounds are those of the rollout.
+	// Bounds are the bounds of the rollout.
 	Bounds
-	// Doing says which sets the pass would scale and why, Waiting what the rollout waits for; both may be empty.
+	// Doing is which sets the pass would scale, and why. Waiting is why the rollout does not advance, a clause without a
+	// capital letter and a full stop. Both may be empty.
 	Doing, Waiting string
-	// Failing says that the newest revision does not launch.
+	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
-	// StartsIn is the time until spec.rolloutAfter is past, 0 if it is or is not set.
+	// StartsIn is the time until spec.rolloutAfter, or 0 if that is in the past or not set.
 	StartsIn time.Duration
 }
 
-// Preview returns what a pass over the deployment would do with these sets and machines, all of them its own. It
-// changes none of them. The error says why the controller would do nothing about the deployment.
+// Preview returns what a pass over the deployment would do with its sets and machines. It changes none of them. The
+// error is why the controller would ignore the deployment.
 func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
 	now time.Time) (Previewed, error) {
 	switch selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector); {
 	case err != nil:
 		return Previewed{}, fmt.Errorf("spec.selector: %w", err)
 	case selector.Empty():
-		return Previewed{}, fmt.Errorf("spec.selector is empty: it would match every set")
+		return Previewed{}, fmt.Errorf("spec.selector is empty: it would match every MachineSet")
 	}
 	if message := tooManyLabels(d); message != "" {
 		return Previewed{}, fmt.Errorf("%s", message)
@@ -54,8 +55,8 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 	p := &pass{Reconciler: r, deployment: d, known: r.shared.get(types.NamespacedName{}, d.UID), now: now}
 	v := p.observe(context.Background(), sets, machines, limits)
 	v.plan = MakePlan(v.state)
-	if v.noSuccessorReason != "" {
-		v.plan.Waiting = v.noSuccessorReason
+	if v.cannotCreateReason != "" {
+		v.plan.Waiting = v.cannotCreateReason
 	}
 	change := make(map[int]int32, len(v.plan.Scales))
 	for _, scale := range v.plan.Scales {
@@ -63,13 +64,13 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 	}
 	after := make([]*v1beta1.MachineSet, 0, len(v.sets)+1)
 	for i, set := range v.sets {
-		if v.state.Sets[i].Leaving {
+		if v.state.Sets[i].BeingDeleted {
 			after = append(after, set)
 			continue
 		}
 		after = append(after, v.wantedSet(d, i, change[i]))
 	}
-	if set := v.successor; set != nil {
+	if set := v.setToCreate; set != nil {
 		replicas := change[len(v.sets)]
 		set.Spec.Replicas = &replicas
 		v.plan.Roles[v.state.Current].annotate(set)
@@ -81,26 +82,26 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 		Failing: v.state.Failing, StartsIn: v.startsIn}, nil
 }
 
-// Revisions returns the deployment's sets, the oldest revision first, and the index of the one that has its template;
-// -1 if there is none.
+// Revisions returns the deployment's sets, the oldest revision first, and the index of the set that has the
+// deployment's template, or -1 if there is none.
 func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) (ordered []*v1beta1.MachineSet,
 	current int) {
 	h := findRevision(d, sets, now)
 	return h.sets, h.current
 }
 
-// Revision returns the number of a set's revision, 0 if it has none.
+// Revision returns the number of a set's revision, or 0 if it has none.
 func Revision(set *v1beta1.MachineSet) int64 { return revisionOf(set) }
 
 // SameRevision reports whether a rollout from one spec to the other replaces no machines.
 func SameRevision(a, b *v1beta1.MachineSpec) bool { return sameRevision(a, b) }
 
-// RollBack takes the deployment back to the revision of a set: the fields of the template that cause a rollout. The
-// other fields stay, because a set has their latest values, not those at the time of the revision. RollBack restores
-// spec.rolloutAfter too, because otherwise the set's machines would be renewed.
+// RollBack changes the deployment back to the revision of a set. It restores the fields of the template that cause a
+// rollout. The other fields stay, because a set has their latest values and not those at the time of the revision.
+// RollBack also restores spec.rolloutAfter, because otherwise the set's machines would be replaced.
 func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Time) {
-	keepWhatRolls(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
-	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) && !madeAfter(to, after.Time) {
+	keepRolloutFields(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
+	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) && !newerThan(to, after.Time) {
 		d.Spec.RolloutAfter = nil
 		if recorded, err := time.Parse(time.RFC3339, to.Annotations[v1beta1.AnnotationRolloutAfter]); err == nil {
 			t := metav1.NewTime(recorded)
@@ -109,8 +110,9 @@ func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Tim
 	}
 }
 
-// RestartAt returns the earliest time from now on that, as spec.rolloutAfter, renews all existing machines: times of
-// the API have whole seconds, and a set created in the same second would count as renewed already.
+// RestartAt returns the earliest time, not before now, that causes the replacement of all existing machines as
+// spec.rolloutAfter. Times in the API have whole seconds, and a set created in the same second would count as new
+// enough.
 func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) time.Time {
 	at := now.Truncate(time.Second)
 	later := func(t time.Time) {
@@ -127,7 +129,8 @@ func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) {
 		later(after.Time)
 	}
-	// Also later than the end of the last rollout, to distinguish that from the end of this one.
+	// The time must also be later than the end of the last rollout, so that the end of this rollout can be distinguished
+	// from it.
 	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionRollingOut); c != nil &&
 		c.LastTransitionTime.Sub(now) < time.Minute {
 		later(c.LastTransitionTime.Time)

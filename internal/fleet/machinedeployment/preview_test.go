@@ -11,7 +11,7 @@ import (
 )
 
 // Rule: rollback-reuses-set.
-func TestRollBackTakesWhatRollsAndNothingElse(t *testing.T) {
+func TestRollBackRestoresOnlyFieldsThatCauseARollout(t *testing.T) {
 	d := deployment("b")
 	d.Spec.Template.Spec.Version = "v1.36.3"
 	d.Spec.Template.Spec.Node.Labels = map[string]string{"tier": "front"}
@@ -27,12 +27,12 @@ func TestRollBackTakesWhatRollsAndNothingElse(t *testing.T) {
 		t.Errorf("the template is %+v", got)
 	}
 	if h := findRevision(d, []*v1beta1.MachineSet{set}, noon); h.current != 0 {
-		t.Error("the set that was gone back to is not current")
+		t.Error("the set of the rollback is not current")
 	}
 }
 
 // Rule: rollback-reuses-set.
-func TestRollBackBeforeARestartFindsTheSetThatThereIs(t *testing.T) {
+func TestRollBackToBeforeARestartFindsTheExistingSet(t *testing.T) {
 	hour := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Hour) }
 	first, second := setOf("a", 1, hour(-5)), setOf("b", 3, hour(-1))
 	restarted := setOf("a", 2, hour(-4))
@@ -40,8 +40,8 @@ func TestRollBackBeforeARestartFindsTheSetThatThereIs(t *testing.T) {
 	for name, test := range map[string]struct {
 		to   *v1beta1.MachineSet
 		want *time.Time
-	}{"made before any restart": {first, nil}, "made for an earlier one": {restarted, at(hour(-3))},
-		"made after it": {second, at(hour(-2))}} {
+	}{"created before any restart": {first, nil}, "created for an earlier restart": {restarted, at(hour(-3))},
+		"created after the restart": {second, at(hour(-2))}} {
 		d := deployment("c")
 		after := metav1.NewTime(hour(-2))
 		d.Spec.RolloutAfter = &after
@@ -51,7 +51,7 @@ func TestRollBackBeforeARestartFindsTheSetThatThereIs(t *testing.T) {
 			t.Errorf("%s: rolloutAfter is %v, expected %v", name, got, test.want)
 		}
 		if h := findRevision(d, []*v1beta1.MachineSet{test.to}, noon); h.current != 0 {
-			t.Errorf("%s: its set is not current", name)
+			t.Errorf("%s: the set is not current", name)
 		}
 	}
 	// A rolloutAfter in the future stays.
@@ -59,22 +59,22 @@ func TestRollBackBeforeARestartFindsTheSetThatThereIs(t *testing.T) {
 	after := metav1.NewTime(hour(2))
 	d.Spec.RolloutAfter = &after
 	if RollBack(d, first, noon); d.Spec.RolloutAfter == nil {
-		t.Error("a time to come was taken back")
+		t.Error("a rolloutAfter in the future was removed")
 	}
 }
 
 // Rule: only-template-changes-roll.
-func TestARestartMakesEverySetAnOldOne(t *testing.T) {
+func TestRestartOutdatesEverySet(t *testing.T) {
 	aheadOfUs := setOf("a", 3, noon.Add(-time.Minute))
 	aheadOfUs.Annotations[v1beta1.AnnotationRolloutAfter] = noon.Add(20 * time.Second).Format(time.RFC3339)
 	for name, test := range map[string]struct {
 		set  *v1beta1.MachineSet
 		want time.Time
 	}{
-		"an hour old":                  {setOf("a", 1, noon.Add(-time.Hour)), noon},
-		"made this second":             {setOf("a", 1, noon), noon.Add(time.Second)},
-		"made by a clock that is fast": {setOf("a", 1, noon.Add(3*time.Second)), noon.Add(4 * time.Second)},
-		"restarted by a fast clock":    {aheadOfUs, noon.Add(21 * time.Second)},
+		"an hour old":                {setOf("a", 1, noon.Add(-time.Hour)), noon},
+		"created in the same second": {setOf("a", 1, noon), noon.Add(time.Second)},
+		"created by a clock ahead":   {setOf("a", 1, noon.Add(3*time.Second)), noon.Add(4 * time.Second)},
+		"restarted by a clock ahead": {aheadOfUs, noon.Add(21 * time.Second)},
 	} {
 		d := deployment("a")
 		at := RestartAt(d, []*v1beta1.MachineSet{test.set}, noon.Add(300*time.Millisecond))
@@ -84,19 +84,19 @@ func TestARestartMakesEverySetAnOldOne(t *testing.T) {
 		after := metav1.NewTime(at)
 		d.Spec.RolloutAfter = &after
 		if h := findRevision(d, []*v1beta1.MachineSet{test.set}, at); h.current != -1 {
-			t.Errorf("%s: the set counts as renewed", name)
+			t.Errorf("%s: the set counts as new enough", name)
 		}
 	}
 	d := deployment("a")
 	asked := metav1.NewTime(noon)
 	d.Spec.RolloutAfter = &asked
 	if at := RestartAt(d, nil, noon.Add(time.Millisecond)); !at.After(noon) {
-		t.Errorf("a second restart within a second is at %s, as the first", at)
+		t.Errorf("a second restart within a second has the time %s of the first", at)
 	}
 }
 
 // Rule: rollback-reuses-set.
-func TestARevisionKeepsWhyItWasMade(t *testing.T) {
+func TestRevisionKeepsItsChangeCause(t *testing.T) {
 	d := deployment("a")
 	d.Annotations = map[string]string{AnnotationChangeCause: "cheaper"}
 	if set := findRevision(d, nil, noon).newSet(d); set.Annotations[AnnotationChangeCause] != "cheaper" {
@@ -117,7 +117,7 @@ func TestARevisionKeepsWhyItWasMade(t *testing.T) {
 		t.Errorf("another revision got the cause %q", cause)
 	}
 	if _, touched := set.Annotations[AnnotationChangeCause]; touched {
-		t.Error("what was given was changed")
+		t.Error("Preview changed its argument")
 	}
 }
 
@@ -125,6 +125,6 @@ func TestPreviewRejectsUnusableDeployments(t *testing.T) {
 	d := deployment("a")
 	d.Spec.Selector = metav1.LabelSelector{}
 	if _, err := Preview(d, nil, nil, noon); err == nil {
-		t.Error("an empty selector is acted upon")
+		t.Error("Preview accepts an empty selector")
 	}
 }

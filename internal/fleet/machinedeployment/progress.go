@@ -13,30 +13,31 @@ import (
 // rollout is the state that the condition Progressing depends on.
 type rollout struct {
 	set string // name of the set of the wanted revision, or empty
-	// paused, frozen, failing say what stops it.
+	// paused, frozen and failing are true if they stop the rollout.
 	paused, frozen, failing bool
-	// complete says that all machines are of the wanted revision and available.
+	// complete is true if all machines are of the wanted revision and available.
 	complete bool
-	// onlyWanted says that no machine of another revision exists.
-	onlyWanted bool
-	// forPeople is the reason if nothing happens until people delete or select machines, until a disruption budget has
-	// room, or until the target cluster supports the version, or empty.
-	forPeople string
-	// rejected says which set the API server did not accept and why, rejectedReason is the reason of the condition.
+	// onlyCurrent is true if no machine of an old revision exists.
+	onlyCurrent bool
+	// waitReason is the reason of Progressing if the rollout waits for something that has no deadline, or empty: for an
+	// administrator to delete or select machines, for room in a disruption budget, or for a target cluster that supports
+	// the version.
+	waitReason string
+	// rejected is which set the API server rejected, and why. rejectedReason is the reason of Progressing for that.
 	rejected       error
 	rejectedReason string
-	// began is the reason if a new revision began in this pass, or empty.
+	// began is the reason of Progressing if a new revision began in this pass, or empty.
 	began string
-	// advanced says that the numbers of machines came closer to the end.
+	// advanced is true if the numbers of machines came closer to the end of the rollout.
 	advanced bool
-	// waiting says what the rollout waits for, doing what this pass scales.
+	// waiting is what the rollout waits for, doing is which sets this pass scales. Both may be empty.
 	waiting, doing string
-	// still is how long there was no progress, deadline how long there may be none.
-	still, deadline time.Duration
+	// stalledFor is how long there has been no progress. deadline is how long there may be none.
+	stalledFor, deadline time.Duration
 }
 
-// progressing decides the condition Progressing with the reasons of apps/v1, given the one before (nil at first).
-// restart says that there is progress now, even if the API has no time for it yet.
+// progressing returns the condition Progressing with the reasons of apps/v1. before is the previous condition, or nil.
+// restart is true if there is progress now for which the API has no time yet.
 func progressing(before *metav1.Condition, r rollout) (condition metav1.Condition, restart bool) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason, Message: message}
@@ -50,8 +51,8 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	case r.rejected != nil:
 		return is(metav1.ConditionFalse, r.rejectedReason, sentence("cannot "+r.rejected.Error(), "")), false
 	case (r.paused || r.frozen) && had(v1beta1.ReasonProgressDeadlineExceeded):
-		return is(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, sentence("no progress before it was stopped",
-			r.waiting)), false
+		return is(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, sentence(
+			"the rollout made no progress before it was stopped", r.waiting)), false
 	case r.paused:
 		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentPaused, sentence("the deployment is paused", r.waiting)),
 			false
@@ -66,40 +67,40 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 				failuresInARow, name), r.waiting)), false
 	case r.began != "":
 		return is(metav1.ConditionTrue, r.began, sentence(name+" is the new revision", r.now())), true
-	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyWanted:
+	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyCurrent:
 		// A change of replicas or an unhealthy machine is not a rollout.
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
-	case r.forPeople == v1beta1.ReasonVersionSkew:
-		return is(metav1.ConditionUnknown, r.forPeople, sentence("the rollout waits", r.waiting)), true
-	case r.forPeople == v1beta1.ReasonWaitingForSelection, r.forPeople == v1beta1.ReasonWaitingForDisruptionBudget:
-		// The API has no time of the selection, or of the room, from which the deadline could run. The condition is Unknown
-		// meanwhile, so it has the time when it becomes True again.
-		return is(metav1.ConditionUnknown, r.forPeople, sentence(name+" is the new revision", r.waiting)), true
-	case r.forPeople != "":
-		return is(metav1.ConditionTrue, r.forPeople, sentence(name+" is the new revision", r.waiting)), true
+	case r.waitReason == v1beta1.ReasonVersionSkew:
+		return is(metav1.ConditionUnknown, r.waitReason, sentence("the rollout waits", r.waiting)), true
+	case r.waitReason == v1beta1.ReasonWaitingForSelection, r.waitReason == v1beta1.ReasonWaitingForDisruptionBudget:
+		// The API does not record when machines are selected or a budget gets room, so the deadline could not start then. The
+		// condition is Unknown meanwhile, so that its transition to True records that time.
+		return is(metav1.ConditionUnknown, r.waitReason, sentence(name+" is the new revision", r.waiting)), true
+	case r.waitReason != "":
+		return is(metav1.ConditionTrue, r.waitReason, sentence(name+" is the new revision", r.waiting)), true
 	case r.advanced, had(v1beta1.ReasonWaitingForDeletion), had(v1beta1.ReasonWaitingForSelection),
 		had(v1beta1.ReasonWaitingForDisruptionBudget), had(v1beta1.ReasonVersionSkew):
 		return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), true
 	case had(v1beta1.ReasonDeploymentPaused), had(v1beta1.ReasonFrozen):
-		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentResumed, sentence("the rollout goes on", r.now())), true
-	case had(v1beta1.ReasonProgressDeadlineExceeded), r.still >= r.deadline:
+		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentResumed, sentence("the rollout continues", r.now())), true
+	case had(v1beta1.ReasonProgressDeadlineExceeded), r.stalledFor >= r.deadline:
 		return is(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded,
-			sentence(fmt.Sprintf("%s has made no progress for %s", name, r.deadline), r.now())), false
+			sentence(fmt.Sprintf("the rollout of %s has made no progress for %s", name, r.deadline), r.now())), false
 	case had(v1beta1.ReasonDeploymentResumed):
-		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentResumed, sentence("the rollout goes on", r.now())), false
+		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentResumed, sentence("the rollout continues", r.now())), false
 	case had(v1beta1.ReasonNewMachineSetCreated), had(v1beta1.ReasonFoundNewMachineSet):
 		return is(metav1.ConditionTrue, before.Reason, sentence(name+" is the new revision", r.now())), false
 	}
 	return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), false
 }
 
-// progressedAt returns when the rollout last came closer to its end, by the times in the API, which survive a restart.
-// Without any it is the creation of the deployment.
+// progressedAt returns when the rollout last made progress. It uses times in the API, which survive a restart. If there
+// are none, it returns the creation time of the deployment.
 func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Time {
 	last := d.CreationTimestamp.Time
 	note := func(t time.Time) {
 		if t.After(now) {
-			t = now // another host's clock is ahead
+			t = now // The clock of another host is ahead.
 		}
 		if t.After(last) {
 			last = t
@@ -107,8 +108,8 @@ func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Ti
 	}
 	for _, c := range d.Status.Conditions {
 		switch {
-		case c.Type == v1beta1.ConditionRollingOut && c.Status == metav1.ConditionTrue, // it began
-			c.Type == v1beta1.ConditionProgressing && c.Status != metav1.ConditionFalse, // it was stuck until then
+		case c.Type == v1beta1.ConditionRollingOut && c.Status == metav1.ConditionTrue, // the rollout began
+			c.Type == v1beta1.ConditionProgressing && c.Status != metav1.ConditionFalse, // the rollout was stuck until then
 			c.Type == v1beta1.ConditionPaused && c.Status == metav1.ConditionFalse,
 			c.Type == v1beta1.ConditionFrozen && c.Status == metav1.ConditionFalse:
 			note(c.LastTransitionTime.Time)
@@ -141,7 +142,7 @@ func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Ti
 	return last
 }
 
-// now returns doing, or else waiting.
+// now returns doing, or waiting if doing is empty.
 func (r rollout) now() string {
 	if r.doing != "" {
 		return r.doing
@@ -149,7 +150,7 @@ func (r rollout) now() string {
 	return r.waiting
 }
 
-// deadlineIn returns the time until the progress deadline, 0 if there is none now.
+// deadlineIn returns the time until the progress deadline, or 0 if there is none now.
 func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 	if r.complete || condition.Status == metav1.ConditionFalse {
 		return 0
@@ -160,23 +161,23 @@ func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 		v1beta1.ReasonFrozen:
 		return 0
 	}
-	return max(time.Millisecond, r.deadline-r.still)
+	return max(time.Millisecond, r.deadline-r.stalledFor)
 }
 
-// sentence joins a fact and its reason into a message.
-func sentence(what, why string) string {
-	if what == "" {
-		what, why = why, ""
+// sentence joins a fact and its explanation into a sentence with a capital letter and a full stop. Either may be empty.
+func sentence(fact, explanation string) string {
+	if fact == "" {
+		fact, explanation = explanation, ""
 	}
-	if what == "" {
+	if fact == "" {
 		return ""
 	}
-	text := string(what[0]-'a'+'A') + what[1:]
-	if what[0] < 'a' || what[0] > 'z' {
-		text = what
+	text := string(fact[0]-'a'+'A') + fact[1:]
+	if fact[0] < 'a' || fact[0] > 'z' {
+		text = fact
 	}
-	if why != "" {
-		text += ": " + why
+	if explanation != "" {
+		text += ": " + explanation
 	}
 	return text + "."
 }

@@ -32,55 +32,57 @@ func TestProgressing(t *testing.T) {
 		{"set found", before(v1beta1.ReasonNewMachineSetAvailable),
 			rollout{set: "x", began: v1beta1.ReasonFoundNewMachineSet},
 			"True", v1beta1.ReasonFoundNewMachineSet, "Set x is the new revision.", true, 10 * minute},
-		{"created, and nothing since", before(v1beta1.ReasonNewMachineSetCreated),
-			rollout{set: "x", waiting: "0 of 3 available", still: minute},
+		{"set created, no progress since", before(v1beta1.ReasonNewMachineSetCreated),
+			rollout{set: "x", waiting: "0 of 3 available", stalledFor: minute},
 			"True", v1beta1.ReasonNewMachineSetCreated, "Set x is the new revision: 0 of 3 available.", false, 9 * minute},
-		{"advanced", before(v1beta1.ReasonNewMachineSetCreated), rollout{set: "x", advanced: true, still: minute},
+		{"advanced", before(v1beta1.ReasonNewMachineSetCreated), rollout{set: "x", advanced: true, stalledFor: minute},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing.", true, 9 * minute},
-		{"nothing advances", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", waiting: "1 of 3 available",
-			still: 2 * minute},
+		{"no progress", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", waiting: "1 of 3 available",
+			stalledFor: 2 * minute},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing: 1 of 3 available.", false, 8 * minute},
 		{"deadline", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", waiting: "1 of 3 available",
-			still: 10 * minute},
-			"False", v1beta1.ReasonProgressDeadlineExceeded, "Set x has made no progress for 10m0s: 1 of 3 available.", false,
+			stalledFor: 10 * minute},
+			"False", v1beta1.ReasonProgressDeadlineExceeded,
+			"The rollout of set x has made no progress for 10m0s: 1 of 3 available.", false,
 			0},
-		{"stays exceeded after a restart", before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x"},
-			"False", v1beta1.ReasonProgressDeadlineExceeded, "Set x has made no progress for 10m0s.", false, 0},
-		{"late progress", before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x", advanced: true, still: time.Hour},
+		{"the deadline stays exceeded after a restart", before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x"},
+			"False", v1beta1.ReasonProgressDeadlineExceeded, "The rollout of set x has made no progress for 10m0s.", false, 0},
+		{"progress after the deadline",
+			before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x", advanced: true, stalledFor: time.Hour},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing.", true, time.Millisecond},
-		{"complete", before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x", complete: true, onlyWanted: true},
+		{"complete", before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x", complete: true, onlyCurrent: true},
 			"True", v1beta1.ReasonNewMachineSetAvailable, "Set x has all machines, and they are available.", true, 0},
 		{"scaled afterwards", before(v1beta1.ReasonNewMachineSetAvailable),
-			rollout{set: "x", onlyWanted: true, still: time.Hour, doing: "x 3→5 (new revision)"},
+			rollout{set: "x", onlyCurrent: true, stalledFor: time.Hour, doing: "x 3→5 (new revision)"},
 			"True", v1beta1.ReasonNewMachineSetAvailable, "Set x was rolled out: x 3→5 (new revision).", true, 0},
 		{"paused", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", paused: true, waiting: "rollouts are paused",
-			still: time.Hour},
+			stalledFor: time.Hour},
 			"Unknown", v1beta1.ReasonDeploymentPaused, "The deployment is paused: rollouts are paused.", false, 0},
-		{"paused when it was too late", before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x", paused: true},
-			"False", v1beta1.ReasonProgressDeadlineExceeded, "No progress before it was stopped.", false, 0},
-		{"resumed", before(v1beta1.ReasonDeploymentPaused), rollout{set: "x", still: time.Hour},
-			"Unknown", v1beta1.ReasonDeploymentResumed, "The rollout goes on.", true, time.Millisecond},
-		{"resumed, and nothing since", before(v1beta1.ReasonDeploymentResumed), rollout{set: "x", still: minute},
-			"Unknown", v1beta1.ReasonDeploymentResumed, "The rollout goes on.", false, 9 * minute},
-		{"frozen", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", frozen: true, still: time.Hour},
+		{"paused after the deadline", before(v1beta1.ReasonProgressDeadlineExceeded), rollout{set: "x", paused: true},
+			"False", v1beta1.ReasonProgressDeadlineExceeded, "The rollout made no progress before it was stopped.", false, 0},
+		{"resumed", before(v1beta1.ReasonDeploymentPaused), rollout{set: "x", stalledFor: time.Hour},
+			"Unknown", v1beta1.ReasonDeploymentResumed, "The rollout continues.", true, time.Millisecond},
+		{"resumed, no progress since", before(v1beta1.ReasonDeploymentResumed), rollout{set: "x", stalledFor: minute},
+			"Unknown", v1beta1.ReasonDeploymentResumed, "The rollout continues.", false, 9 * minute},
+		{"frozen", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", frozen: true, stalledFor: time.Hour},
 			"Unknown", v1beta1.ReasonFrozen, "The deployment is frozen.", false, 0},
 		{"failing", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", failing: true, waiting: "nothing is done",
-			still: time.Hour},
+			stalledFor: time.Hour},
 			"False", v1beta1.ReasonRevisionFailing,
 			"3 machines of set x in a row failed to launch, to become Ready or to be updated: nothing is done.", false, 0},
-		{"strategy changed, so that nobody is waited for", before(v1beta1.ReasonWaitingForDeletion),
-			rollout{set: "x", still: time.Hour},
+		{"strategy changed from OnDelete", before(v1beta1.ReasonWaitingForDeletion),
+			rollout{set: "x", stalledFor: time.Hour},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing.", true, time.Millisecond},
-		{"waiting for people", before(v1beta1.ReasonMachineSetUpdated),
-			rollout{set: "x", forPeople: v1beta1.ReasonWaitingForDeletion, waiting: "someone", still: time.Hour},
-			"True", v1beta1.ReasonWaitingForDeletion, "Set x is the new revision: someone.", true, 0},
+		{"waiting for deletion", before(v1beta1.ReasonMachineSetUpdated),
+			rollout{set: "x", waitReason: v1beta1.ReasonWaitingForDeletion, waiting: "delete machines", stalledFor: time.Hour},
+			"True", v1beta1.ReasonWaitingForDeletion, "Set x is the new revision: delete machines.", true, 0},
 		{"waiting for a selection", before(v1beta1.ReasonMachineSetUpdated),
-			rollout{set: "x", forPeople: v1beta1.ReasonWaitingForSelection, waiting: "someone", still: time.Hour},
-			"Unknown", v1beta1.ReasonWaitingForSelection, "Set x is the new revision: someone.", true, 0},
-		{"somebody has selected", before(v1beta1.ReasonWaitingForSelection),
-			rollout{set: "x", doing: "a 3→2", still: time.Hour},
+			rollout{set: "x", waitReason: v1beta1.ReasonWaitingForSelection, waiting: "select machines", stalledFor: time.Hour},
+			"Unknown", v1beta1.ReasonWaitingForSelection, "Set x is the new revision: select machines.", true, 0},
+		{"machines were selected", before(v1beta1.ReasonWaitingForSelection),
+			rollout{set: "x", doing: "a 3→2", stalledFor: time.Hour},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing: a 3→2.", true, time.Millisecond},
-		{"set refused", nil, rollout{set: "x", rejected: errors.New("create set x: too long"),
+		{"set rejected", nil, rollout{set: "x", rejected: errors.New("create set x: too long"),
 			rejectedReason: v1beta1.ReasonMachineSetCreateError},
 			"False", v1beta1.ReasonMachineSetCreateError, "Cannot create set x: too long.", false, 0},
 	}
@@ -93,48 +95,50 @@ func TestProgressing(t *testing.T) {
 					test.reason, test.message)
 			}
 			if restart != test.restart {
-				t.Errorf("the clock starts again: %v, expected %v", restart, test.restart)
+				t.Errorf("the deadline restarts: %v, expected %v", restart, test.restart)
 			}
 			if due := deadlineIn(got, test.now); due != test.due {
-				t.Errorf("due in %s, expected %s", due, test.due)
+				t.Errorf("the deadline is in %s, expected %s", due, test.due)
 			}
 		})
 	}
 }
 
-// scene is a rollout for the clock of its deadline.
+// scene is a rollout whose progress deadline is tested.
 type scene struct {
 	d            *v1beta1.MachineDeployment
 	old, current *v1beta1.MachineSet
 	machines     map[types.UID][]*v1beta1.Machine
 }
 
-// is sets a condition of the deployment since a minute after noon.
+// is sets a condition of the deployment whose last transition was the given minutes after noon.
 func (s *scene) is(kind string, status metav1.ConditionStatus, minute int) {
 	s.d.Status.Conditions = append(s.d.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "So",
 		LastTransitionTime: metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))})
 }
 
-// The deadline of a rollout runs from times in the API, so that a new process keeps it.
+// The deadline of a rollout is computed from times in the API, so that a new process keeps it.
 //
 // Rules: progress-deadline-reported, progress-survives-restart.
-func TestProgressIsDatedByTheAPI(t *testing.T) {
+func TestProgressedAt(t *testing.T) {
 	minute := func(n int) metav1.Time { return metav1.NewTime(noon.Add(time.Duration(n) * time.Minute)) }
 	tests := []struct {
 		name   string
 		change func(*scene)
 		want   int // minutes after noon
 	}{
-		{"the deployment was made", func(*scene) {}, 1},
+		{"the deployment was created", func(*scene) {}, 1},
 		{"the rollout began", func(s *scene) { s.is(v1beta1.ConditionRollingOut, metav1.ConditionTrue, 7) }, 7},
 		{"the last rollout ended", func(s *scene) { s.is(v1beta1.ConditionRollingOut, metav1.ConditionFalse, 7) }, 1},
-		{"it was stuck until then", func(s *scene) { s.is(v1beta1.ConditionProgressing, metav1.ConditionTrue, 7) }, 7},
-		{"it is stuck since then", func(s *scene) { s.is(v1beta1.ConditionProgressing, metav1.ConditionFalse, 7) }, 1},
-		{"it was resumed", func(s *scene) { s.is(v1beta1.ConditionPaused, metav1.ConditionFalse, 7) }, 7},
-		{"it was thawed", func(s *scene) { s.is(v1beta1.ConditionFrozen, metav1.ConditionFalse, 7) }, 7},
-		{"the set was made", func(s *scene) { s.current.CreationTimestamp = minute(7) }, 7},
-		{"the old set was made", func(s *scene) { s.old.CreationTimestamp = minute(7) }, 1},
-		{"a new machine was made", func(s *scene) {
+		{"the rollout was stuck until then",
+			func(s *scene) { s.is(v1beta1.ConditionProgressing, metav1.ConditionTrue, 7) }, 7},
+		{"the rollout has been stuck since then",
+			func(s *scene) { s.is(v1beta1.ConditionProgressing, metav1.ConditionFalse, 7) }, 1},
+		{"the rollout was resumed", func(s *scene) { s.is(v1beta1.ConditionPaused, metav1.ConditionFalse, 7) }, 7},
+		{"the freeze ended", func(s *scene) { s.is(v1beta1.ConditionFrozen, metav1.ConditionFalse, 7) }, 7},
+		{"the current set was created", func(s *scene) { s.current.CreationTimestamp = minute(7) }, 7},
+		{"the old set was created", func(s *scene) { s.old.CreationTimestamp = minute(7) }, 1},
+		{"a new machine was created", func(s *scene) {
 			m := machine("b1", 3, notReady)
 			m.CreationTimestamp = minute(7)
 			s.machines[s.current.UID] = []*v1beta1.Machine{m}
@@ -152,14 +156,15 @@ func TestProgressIsDatedByTheAPI(t *testing.T) {
 		}, 7},
 		{"an old machine recovered", func(s *scene) { s.machines[s.old.UID] = []*v1beta1.Machine{machine("a1", 7, isReady)} },
 			7},
-		{"an old machine fell ill", func(s *scene) { s.machines[s.old.UID] = []*v1beta1.Machine{machine("a1", 7, notReady)} },
+		{"an old machine stopped being Ready",
+			func(s *scene) { s.machines[s.old.UID] = []*v1beta1.Machine{machine("a1", 7, notReady)} },
 			1},
-		{"an old machine goes", func(s *scene) {
+		{"an old machine is being deleted", func(s *scene) {
 			m, when := machine("a1", 1, notReady), minute(7)
 			m.DeletionTimestamp = &when
 			s.machines[s.old.UID] = []*v1beta1.Machine{m}
 		}, 7},
-		{"a new machine goes", func(s *scene) {
+		{"a new machine is being deleted", func(s *scene) {
 			m, when := machine("b1", 1, notReady), minute(7)
 			m.DeletionTimestamp = &when
 			s.machines[s.current.UID] = []*v1beta1.Machine{m}

@@ -7,17 +7,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// propagate writes to a set the fields of its deployment that are propagated to machines in place: all that cause no
-// rollout. The set keeps the fields that cause one, so it stays of its revision.
+// propagate copies to a set the fields of its deployment that are propagated to machines in place: all fields that
+// cause no rollout. The set keeps the fields that cause a rollout, so its revision does not change.
 func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	set.Spec.DeletePolicy = d.DeletePolicyOrDefault()
 
 	old := set.Spec.Template
 	template := d.Spec.Template.DeepCopy()
-	keepWhatRolls(&template.Spec, &old.Spec)
+	keepRolloutFields(&template.Spec, &old.Spec)
 	template.ObjectMeta.Labels = with(template.ObjectMeta.Labels, ownLabels(set, d))
-	// A set that was adopted may select by more than the deployment does.
+	// The selector of an adopted set may have more labels than that of the deployment.
 	template.ObjectMeta.Labels = with(template.ObjectMeta.Labels, set.Spec.Selector.MatchLabels)
 	set.Spec.Template = *template
 
@@ -31,30 +31,30 @@ func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	set.Labels = with(set.Labels, map[string]string{v1beta1.AutoscalerDeploymentNameLabel: d.Name})
 }
 
-// keepWhatRolls gives spec the fields of old that cause a rollout.
-func keepWhatRolls(spec, old *v1beta1.MachineSpec) {
+// keepRolloutFields gives spec the fields of old that cause a rollout.
+func keepRolloutFields(spec, old *v1beta1.MachineSpec) {
 	sameForm := spec.Provider == old.Provider && (spec.ClassRef == nil) == (old.ClassRef == nil)
 	spec.Provider, spec.ProviderSpec, spec.ClassRef = old.Provider, old.ProviderSpec, old.ClassRef
 	spec.UserDataRef, spec.Version = old.UserDataRef, old.Version
 	if !sameForm {
-		// Credentials of another provider, or of an inline spec where there is a class, do not fit.
+		// The credentials would be for another provider, or for an inline spec where the set has a class.
 		spec.CredentialsRef = old.CredentialsRef
 	}
 }
 
-// mostTemplateLabels is how many labels the API admits in a template. The template of a set has two labels more than
-// that of its deployment.
-const mostTemplateLabels = 64
+// maxTemplateLabels is the maximum number of labels that the API admits in a template. The template of a set has two
+// labels more than that of its deployment.
+const maxTemplateLabels = 64
 
-// tooManyLabels says that the deployment's template has too many labels for a set, empty if it has not.
+// tooManyLabels returns a message if the deployment's template has too many labels for a set, or "" otherwise.
 func tooManyLabels(d *v1beta1.MachineDeployment) string {
 	labels := d.Spec.Template.ObjectMeta.Labels
 	ours := map[string]string{v1beta1.LabelMachineDeployment: "", v1beta1.LabelTemplateHash: ""}
-	if len(with(labels, ours)) <= mostTemplateLabels {
+	if len(with(labels, ours)) <= maxTemplateLabels {
 		return ""
 	}
-	return fmt.Sprintf("spec.template.metadata.labels: %d labels are too many: with those of each set, %s and %s, there may be %d.",
-		len(labels), v1beta1.LabelMachineDeployment, v1beta1.LabelTemplateHash, mostTemplateLabels)
+	return fmt.Sprintf("spec.template.metadata.labels: %d labels are too many: together with %s and %s, at most %d are allowed",
+		len(labels), v1beta1.LabelMachineDeployment, v1beta1.LabelTemplateHash, maxTemplateLabels)
 }
 
 // ownLabels are the labels that identify the machines of a set.
@@ -68,7 +68,7 @@ func ownLabels(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) map[string
 	return labels
 }
 
-// with returns a map that has the entries of both; those of added win.
+// with returns a map with the entries of both maps. Entries of added take precedence.
 func with(base, added map[string]string) map[string]string {
 	merged := maps.Clone(base)
 	if merged == nil {

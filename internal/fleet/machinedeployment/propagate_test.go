@@ -12,7 +12,7 @@ import (
 )
 
 // Rule: only-template-changes-roll.
-func TestPropagateBringsWhatDoesNotRoll(t *testing.T) {
+func TestPropagateCopiesFieldsThatCauseNoRollout(t *testing.T) {
 	d := deployment("b")
 	d.Spec.MinReadySeconds, d.Spec.DeletePolicy = 7, v1beta1.DeleteOldest
 	d.Spec.Template.ObjectMeta = v1beta1.TemplateMeta{
@@ -57,11 +57,11 @@ func TestPropagateBringsWhatDoesNotRoll(t *testing.T) {
 		t.Errorf("the labels differ (- expected, + got):\n%s", diff)
 	}
 	if set.Spec.MinReadySeconds != 7 || set.Spec.DeletePolicy != v1beta1.DeleteOldest {
-		t.Errorf("minReadySeconds %d and deletePolicy %s were not brought", set.Spec.MinReadySeconds, set.Spec.DeletePolicy)
+		t.Errorf("minReadySeconds is %d and deletePolicy is %s", set.Spec.MinReadySeconds, set.Spec.DeletePolicy)
 	}
 	again := set.DeepCopy()
 	if propagate(again, d); !cmp.Equal(set, again) {
-		t.Errorf("doing it twice differs:\n%s", cmp.Diff(set, again))
+		t.Errorf("a second propagation changes the set:\n%s", cmp.Diff(set, again))
 	}
 }
 
@@ -85,10 +85,10 @@ func TestPropagateCredentials(t *testing.T) {
 		want     string
 	}{
 		{"rotated", form("x", "", "old"), form("x", "", "new"), "new"},
-		{"dropped", form("x", "", "old"), form("x", "", ""), ""},
+		{"removed", form("x", "", "old"), form("x", "", ""), ""},
 		{"of another provider", form("x", "", "old"), form("y", "", "new"), "old"},
-		{"a class has its own", form("", "c", ""), form("y", "", "new"), ""},
-		{"machines made without a class need theirs", form("x", "", "old"), form("", "c", ""), "old"},
+		{"a class has its own credentials", form("", "c", ""), form("y", "", "new"), ""},
+		{"an inline spec keeps its credentials", form("x", "", "old"), form("", "c", ""), "old"},
 	} {
 		d := deployment("")
 		d.Spec.Template.Spec = test.new

@@ -14,8 +14,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// kstatus returns how kstatus judges an object of a kind that it does not know: Flux, Helm and others do it by these
-// rules. The module itself is no dependency, because a requirement of this module is one of everybody who imports it.
+// kstatus returns the status that kstatus computes for an object of a kind that it does not know. Flux, Helm and other
+// tools use these rules. The test does not import kstatus, because a dependency of this module is also one of its
+// importers.
 func kstatus(d *v1beta1.MachineDeployment) string {
 	if d.Generation != d.Status.ObservedGeneration {
 		return "InProgress"
@@ -34,12 +35,12 @@ func kstatus(d *v1beta1.MachineDeployment) string {
 	return "Current"
 }
 
-// stage is a deployment of three machines of class b, which are available, and whatever a test changes.
+// stage is a deployment of three available machines of class b, which a test can change.
 type stage struct {
 	d            *v1beta1.MachineDeployment
 	old, current *v1beta1.MachineSet
 	machines     map[types.UID][]*v1beta1.Machine
-	// rejected and undone say that the API server did not accept a set, or that a write failed.
+	// rejected is why the API server rejected a set. undone is true if the plan was not carried out completely.
 	rejected error
 	undone   bool
 }
@@ -60,7 +61,7 @@ func (s *stage) has(set *v1beta1.MachineSet, machines ...func(*v1beta1.Machine))
 	}
 }
 
-// progressWas sets the condition Progressing of the status before.
+// progressWas sets the condition Progressing of the previous status.
 func (s *stage) progressWas(status metav1.ConditionStatus, reason string) {
 	s.d.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason,
 		LastTransitionTime: metav1.NewTime(noon.Add(59 * time.Minute))}}
@@ -79,7 +80,7 @@ func updating(m *v1beta1.Machine) {
 // Rule: ready-when-rolled-out.
 func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 	const ready, reconciling, stalled = v1beta1.ConditionReady, v1beta1.ConditionReconciling, v1beta1.ConditionStalled
-	rollOut := func(s *stage) { // Two machines are of the old revision still.
+	rollOut := func(s *stage) { // Two machines are still of the old revision.
 		two, one := int32(2), int32(1)
 		s.old.Spec.Replicas, s.current.Spec.Replicas = &two, &one
 		s.has(s.old, upToDate, upToDate)
@@ -94,37 +95,37 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		change  func(*stage)
-		is      string // the one condition that is True
+		is      string // the only condition that is True
 		reason  string
 		kstatus string
 	}{
 		{"done", func(*stage) {}, ready, v1beta1.ReasonRolloutComplete, "Current"},
-		{"done while old machines are being deleted", func(s *stage) { s.has(s.old, going(upToDate)) }, ready,
+		{"done while old machines are being deleted", func(s *stage) { s.has(s.old, beingDeleted(upToDate)) }, ready,
 			v1beta1.ReasonRolloutComplete, "Current"},
-		{"no machines are wanted", func(s *stage) {
+		{"replicas are 0", func(s *stage) {
 			s.d.Spec.Replicas, s.current.Spec.Replicas = new(int32), new(int32)
 			s.has(s.current)
 		}, ready, v1beta1.ReasonRolloutComplete, "Current"},
 		{"rolls out", rollOut, reconciling, v1beta1.ReasonRollingOut, "InProgress"},
-		{"one machine is of the old revision, beside all wanted ones", func(s *stage) { s.has(s.old, upToDate) },
+		{"a machine of the old revision exists in addition to all wanted ones", func(s *stage) { s.has(s.old, upToDate) },
 			reconciling, v1beta1.ReasonRolloutBlocked, "InProgress"},
-		{"waits for people", func(s *stage) {
+		{"waits for deletion by hand", func(s *stage) {
 			rollOut(s)
 			s.d.Spec.Strategy.Type = v1beta1.StrategyOnDelete
 		}, reconciling, v1beta1.ReasonWaitingForDeletion, "InProgress"},
 		{"a machine is not Ready", func(s *stage) { s.has(s.current, upToDate, upToDate, notReady) }, reconciling,
 			v1beta1.ReasonMachinesNotAvailable, "InProgress"},
-		{"a machine is Ready, not yet for minReadySeconds", func(s *stage) { s.d.Spec.MinReadySeconds = 7200 },
+		{"a machine is Ready, but not for minReadySeconds", func(s *stage) { s.d.Spec.MinReadySeconds = 7200 },
 			reconciling, v1beta1.ReasonMachinesNotAvailable, "InProgress"},
 		{"a machine is missing", func(s *stage) { s.has(s.current, upToDate, upToDate) }, reconciling,
 			v1beta1.ReasonScalingUp, "InProgress"},
-		{"there is a machine too many", func(s *stage) { s.has(s.current, upToDate, upToDate, upToDate, upToDate) },
+		{"there is a surplus machine", func(s *stage) { s.has(s.current, upToDate, upToDate, upToDate, upToDate) },
 			reconciling, v1beta1.ReasonScalingDown, "InProgress"},
-		{"a machine is updated in place", func(s *stage) {
+		{"a machine is being updated in place", func(s *stage) {
 			s.d.Spec.Strategy.Type = v1beta1.StrategyInPlace
 			s.has(s.current, upToDate, upToDate, updating)
 		}, reconciling, v1beta1.ReasonRolloutBlocked, "InProgress"},
-		{"all are updated in place", func(s *stage) { s.d.Spec.Strategy.Type = v1beta1.StrategyInPlace }, ready,
+		{"all machines were updated in place", func(s *stage) { s.d.Spec.Strategy.Type = v1beta1.StrategyInPlace }, ready,
 			v1beta1.ReasonRolloutComplete, "Current"},
 		{"paused midway", func(s *stage) { rollOut(s); s.d.Spec.Paused = true }, reconciling,
 			v1beta1.ReasonDeploymentPaused, "InProgress"},
@@ -147,7 +148,7 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 			s.progressWas(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded)
 			s.d.Spec.Paused = true
 		}, ready, v1beta1.ReasonRolloutComplete, "Current"},
-		// What was rejected leaves the generation unobserved, as in apps/v1.
+		// As in apps/v1, the generation is not observed if a set was rejected.
 		{"a set is rejected", func(s *stage) { s.rejected = errors.New("patch set b: too long"); s.undone = true }, stalled,
 			v1beta1.ReasonInvalidConfiguration, "InProgress"},
 		{"the change was not carried out", func(s *stage) { s.undone = true }, reconciling, v1beta1.ReasonRolloutBlocked,
@@ -172,13 +173,14 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 				}
 			}
 			if got := kstatus(s.d); got != test.kstatus {
-				t.Errorf("kstatus takes it for %s, expected %s", got, test.kstatus)
+				t.Errorf("kstatus is %s, expected %s", got, test.kstatus)
 			}
 		})
 	}
 }
 
-// A condition that is True for what is not normal is missing until then, and stays with the status False afterwards.
+// A condition with abnormal-true polarity is missing until it is first True, and stays with the status False
+// afterwards.
 func TestStalledIsMissingUntilItIsTrue(t *testing.T) {
 	s := newStage()
 	report := func() *metav1.Condition {
@@ -207,15 +209,15 @@ func TestMachinesCountAsUpToDateAndReadyOnlyWithoutAnUpdate(t *testing.T) {
 		machine  func(*v1beta1.Machine)
 		want     int32
 	}{
-		"as specified":              {v1beta1.StrategyRollingUpdate, upToDate, 1},
-		"not Ready":                 {v1beta1.StrategyRollingUpdate, notReady, 0},
-		"other than specified":      {v1beta1.StrategyRollingUpdate, updating, 0},
-		"other labels for its node": {v1beta1.StrategyRollingUpdate, behind, 1},
-		"just handed over, and not checked since then": {v1beta1.StrategyInPlace, behind, 0},
+		"up to date":                      {v1beta1.StrategyRollingUpdate, upToDate, 1},
+		"not Ready":                       {v1beta1.StrategyRollingUpdate, notReady, 0},
+		"not up to date":                  {v1beta1.StrategyRollingUpdate, updating, 0},
+		"changed in a propagated field":   {v1beta1.StrategyRollingUpdate, behind, 1},
+		"handed over and not checked yet": {v1beta1.StrategyInPlace, behind, 0},
 	} {
 		s := newStage()
 		s.d.Spec.Strategy.Type = test.strategy
-		s.has(s.old, upToDate) // It counts for nothing.
+		s.has(s.old, upToDate) // Machines of an old revision do not count.
 		s.has(s.current, test.machine)
 		status, _ := statusOf(s.d, viewed(t, s.d, []*v1beta1.MachineSet{s.old, s.current}, s.machines), "app=web", noon)
 		if got := status.UpToDateReadyReplicas; got != test.want {
@@ -224,7 +226,7 @@ func TestMachinesCountAsUpToDateAndReadyOnlyWithoutAnUpdate(t *testing.T) {
 	}
 }
 
-func TestVersionsAreTheMostFrequentOnes(t *testing.T) {
+func TestStatusListsMostFrequentVersions(t *testing.T) {
 	s := newStage()
 	var machines []func(*v1beta1.Machine)
 	version := func(version string) func(*v1beta1.Machine) {
@@ -233,7 +235,7 @@ func TestVersionsAreTheMostFrequentOnes(t *testing.T) {
 	for i := range 40 {
 		machines = append(machines, version(fmt.Sprintf("v1.%d.0", 10+i)))
 	}
-	machines = append(machines, version("v1.49.0"), version("v1.49.0"), version(""), going(version("v1.50.0")))
+	machines = append(machines, version("v1.49.0"), version("v1.49.0"), version(""), beingDeleted(version("v1.50.0")))
 	s.has(s.old, machines...)
 	s.has(s.current, version("v1.49.0"))
 	var want []v1beta1.VersionCount

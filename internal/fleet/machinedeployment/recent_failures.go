@@ -15,11 +15,11 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// mostRecentFailures is how many failures a status keeps of machines that may be gone.
-const mostRecentFailures = 5
+// maxRecentFailures is the maximum number of recent failures in a status.
+const maxRecentFailures = 5
 
-// recentFailure says why and since when a machine is broken: it failed, cannot be launched or was found unhealthy. ok
-// is false for any other machine. The time does not change while the failure lasts and is retried.
+// recentFailure returns why and since when a machine is broken: it failed, cannot be launched or was found unhealthy.
+// ok is false for any other machine. The time does not change while the failure lasts and is retried.
 func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) {
 	failure.Name = m.Name
 	of := func(c *metav1.Condition) {
@@ -42,16 +42,16 @@ func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) 
 	return failure, true
 }
 
-// sinceBefore gives a failure the time of an earlier report of it. The status of a machine that is retried for hours
-// must not change with each attempt.
-func sinceBefore(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known bool) v1beta1.FailedMachine {
+// keepTime returns the failure with the time of an earlier report of the same failure. The status must not change with
+// each attempt to launch a machine.
+func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known bool) v1beta1.FailedMachine {
 	if known && before.Reason == failure.Reason {
 		failure.Time = before.Time
 	}
 	return failure
 }
 
-// mergeFailures returns the last failures, newest first, out of a list and others that are later reports.
+// mergeFailures returns the last failures of two lists, newest first. others are later reports than recent.
 func mergeFailures(recent, others []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := map[string]v1beta1.FailedMachine{}
 	for _, failure := range recent {
@@ -59,12 +59,12 @@ func mergeFailures(recent, others []v1beta1.FailedMachine) []v1beta1.FailedMachi
 	}
 	for _, failure := range others {
 		before, known := byName[failure.Name]
-		byName[failure.Name] = sinceBefore(failure, before, known)
+		byName[failure.Name] = keepTime(failure, before, known)
 	}
 	merged := slices.SortedFunc(maps.Values(byName), func(a, b v1beta1.FailedMachine) int {
 		return cmp.Or(timeOf(b).Compare(timeOf(a)), cmp.Compare(a.Name, b.Name))
 	})
-	return merged[:min(len(merged), mostRecentFailures)]
+	return merged[:min(len(merged), maxRecentFailures)]
 }
 
 func timeOf(f v1beta1.FailedMachine) time.Time {
@@ -74,18 +74,18 @@ func timeOf(f v1beta1.FailedMachine) time.Time {
 	return f.Time.Time
 }
 
-// machineFailed records a failure that an event reported: the machine may be gone before the next pass.
+// machineFailed records a failure that an event reported. The machine may be gone before the next pass.
 func (m *sharedState) machineFailed(key types.NamespacedName, failure v1beta1.FailedMachine) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.deployments[key]; r != nil {
 		before, known := r.broken[failure.Name]
-		r.recent = mergeFailures(r.recent, []v1beta1.FailedMachine{sinceBefore(failure, before, known)})
+		r.recent = mergeFailures(r.recent, []v1beta1.FailedMachine{keepTime(failure, before, known)})
 	}
 }
 
-// recentFailures returns the last failures: those of the status, of events and of the machines that there are. They are
-// kept until a status has them, which may be several passes later.
+// recentFailures returns the last failures: those of the status, of events and of the existing machines. They are kept
+// until a status has them, which may be several passes later.
 func (m *sharedState) recentFailures(r *deploymentState, status []v1beta1.FailedMachine,
 	machines map[types.UID][]*v1beta1.Machine) []v1beta1.FailedMachine {
 	m.mu.Lock()
@@ -99,7 +99,7 @@ func (m *sharedState) recentFailures(r *deploymentState, status []v1beta1.Failed
 				continue
 			}
 			before, known := r.broken[machine.Name]
-			failure = sinceBefore(failure, before, known)
+			failure = keepTime(failure, before, known)
 			present = append(present, failure)
 			broken[machine.Name] = failure
 		}

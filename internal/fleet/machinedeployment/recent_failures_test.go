@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// listed says which failures a list has, and when each began, in minutes after noon.
+// listed returns the failures of a list as text, each with the time when it began, in minutes after noon.
 func listed(failures []v1beta1.FailedMachine) string {
 	parts := make([]string, len(failures))
 	for i, f := range failures {
@@ -22,7 +22,7 @@ func listed(failures []v1beta1.FailedMachine) string {
 	return strings.Join(parts, ", ")
 }
 
-// recents runs passes with the given machines of one set, each with the status that the pass before wrote.
+// recents runs passes over one set. Each pass starts with the status that the previous one wrote.
 type recents struct {
 	state  *deploymentState
 	shared *sharedState
@@ -40,7 +40,7 @@ func (r *recents) pass(machines ...*v1beta1.Machine) string {
 }
 
 // Rule: recent-failures-stay.
-func TestFailuresStayWhenTheirMachinesAreReplacedOrRepaired(t *testing.T) {
+func TestRecentFailuresStayAfterReplacementAndRecovery(t *testing.T) {
 	r := newRecents()
 	create := failedFor(v1beta1.FailureCreateError)
 	for _, step := range []struct {
@@ -48,16 +48,18 @@ func TestFailuresStayWhenTheirMachinesAreReplacedOrRepaired(t *testing.T) {
 		machines []*v1beta1.Machine
 		want     string
 	}{
-		{"none", []*v1beta1.Machine{machine("a", 1, isReady), machine("b", 2, notReady)}, ""},
-		{"one failed", []*v1beta1.Machine{machine("a", 1, isReady), machine("b", 3, create)}, "b CreateError 3"},
-		{"it was replaced", []*v1beta1.Machine{machine("a", 1, isReady), machine("c", 4, isReady)}, "b CreateError 3"},
-		{"one was found unhealthy, one cannot be launched", []*v1beta1.Machine{
+		{"no failures", []*v1beta1.Machine{machine("a", 1, isReady), machine("b", 2, notReady)}, ""},
+		{"a machine failed", []*v1beta1.Machine{machine("a", 1, isReady), machine("b", 3, create)}, "b CreateError 3"},
+		{"the machine was replaced", []*v1beta1.Machine{machine("a", 1, isReady), machine("c", 4, isReady)},
+			"b CreateError 3"},
+		{"a machine was found unhealthy, another cannot be launched", []*v1beta1.Machine{
 			machine("a", 6, condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, "web-health")),
-			machine("d", 5, refusedFor(v1beta1.ReasonClassNotFound))},
+			machine("d", 5, unlaunchableFor(v1beta1.ReasonClassNotFound))},
 			"a web-health 6, d ClassNotFound 5, b CreateError 3"},
 		{"both recovered", []*v1beta1.Machine{machine("a", 7, isReady), machine("d", 7, isReady)},
 			"a web-health 6, d ClassNotFound 5, b CreateError 3"},
-		{"one fails again for another reason", []*v1beta1.Machine{machine("d", 8, failedFor(v1beta1.FailureInstanceVanished))},
+		{"a machine fails again for another reason",
+			[]*v1beta1.Machine{machine("d", 8, failedFor(v1beta1.FailureInstanceVanished))},
 			"d InstanceVanished 8, a web-health 6, b CreateError 3"},
 	} {
 		if got := r.pass(step.machines...); got != step.want {
@@ -67,11 +69,12 @@ func TestFailuresStayWhenTheirMachinesAreReplacedOrRepaired(t *testing.T) {
 }
 
 // Rule: recent-failures-stay.
-func TestAtMostFiveFailuresAreListedAndAttemptsChangeNothing(t *testing.T) {
+func TestRecentFailuresAreLimitedAndStableAcrossAttempts(t *testing.T) {
 	r := newRecents()
 	fleet := func(minute int) (machines []*v1beta1.Machine) {
 		for i := range 9 {
-			machines = append(machines, machine(fmt.Sprintf("m%d", i), minute+i, failedFor(v1beta1.FailureInsufficientResources)))
+			machines = append(machines, machine(fmt.Sprintf("m%d", i), minute+i,
+				failedFor(v1beta1.FailureInsufficientResources)))
 		}
 		return machines
 	}
@@ -80,18 +83,19 @@ func TestAtMostFiveFailuresAreListedAndAttemptsChangeNothing(t *testing.T) {
 		"m5 InsufficientResources 6, m4 InsufficientResources 5"; first != want {
 		t.Errorf("the status lists %q, want the newest five", first)
 	}
-	// Each attempt that fails alike has a later time, also of the machines that are not listed.
+	// Each further attempt fails in the same way, with a later time. This includes machines that are not listed.
 	for minute := 20; minute < 60; minute += 20 {
 		if again := r.pass(fleet(minute)...); again != first {
-			t.Errorf("after another attempt of each the status lists %q, before %q", again, first)
+			t.Errorf("after another attempt of each machine, the status lists %q, before %q", again, first)
 		}
 	}
 }
 
-// A pass may come after the machine is gone, and a status may be written passes later: nothing is lost meanwhile.
+// A pass may run after the machine is gone, and the status may be written several passes later. The failure must not be
+// lost meanwhile.
 //
 // Rule: recent-failures-stay.
-func TestAFailureThatOnlyAnEventReportedIsListed(t *testing.T) {
+func TestFailureReportedOnlyByEventIsListed(t *testing.T) {
 	reconciler := New(Options{})
 	key := types.NamespacedName{Namespace: "ns", Name: "web"}
 	state := reconciler.shared.get(key, "u")
@@ -105,14 +109,14 @@ func TestAFailureThatOnlyAnEventReportedIsListed(t *testing.T) {
 			t.Fatalf("the status lists %q, want the machine that is gone", got)
 		}
 		if n := len(recent[0].Message); n > 1024 || !strings.HasPrefix(recent[0].Message, "no such size") {
-			t.Errorf("the message has %d bytes, want the beginning of what the cloud said, 1024 at most", n)
+			t.Errorf("the message has %d bytes, want the beginning of the cloud's message, at most 1024 bytes", n)
 		}
 	}
 }
 
 // Rule: recent-failures-stay.
 // Rule: settled-deployment-no-write.
-func TestRecentFailuresOfASettledDeploymentCauseNoWrite(t *testing.T) {
+func TestRecentFailuresOfCompleteDeploymentCauseNoWrite(t *testing.T) {
 	d := deployment("b")
 	set := setOf("b", 1, noon)
 	three := int32(3)
@@ -130,7 +134,7 @@ func TestRecentFailuresOfASettledDeploymentCauseNoWrite(t *testing.T) {
 	if got := listed(d.Status.RecentFailures); got != "c InstanceVanished 2" || len(d.Status.FailedMachines) > 0 {
 		t.Fatalf("the status lists %q as recent failures and %d failed machines", got, len(d.Status.FailedMachines))
 	}
-	// Another process, an hour later.
+	// A new process reads the status an hour later.
 	again := status(noon.Add(time.Hour), a, b, replaced)
 	if got := listed(again.RecentFailures); got != "c InstanceVanished 2" {
 		t.Errorf("an hour later the status lists %q", got)

@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Rule: replicas-left-out-are-kept. What a deployment was last sized for follows from its sets.
-func TestTheCurrentReplicasOfADeployment(t *testing.T) {
+// Rule: replicas-left-out-are-kept. The replicas for which a deployment was last sized follow from its sets.
+func TestCurrentReplicas(t *testing.T) {
 	sized := func(class string, revision int, replicas int32, annotations map[string]int) *v1beta1.MachineSet {
 		set := setOf(class, revision, noon.Add(time.Duration(revision)*time.Hour))
 		set.Spec.Replicas = ptr.To(replicas)
@@ -26,7 +26,7 @@ func TestTheCurrentReplicasOfADeployment(t *testing.T) {
 	}{
 		"no set":      {nil, nil},
 		"one set":     {[]*v1beta1.MachineSet{sized("a", 1, 5, nil)}, ptr.To[int32](5)},
-		"none wanted": {[]*v1beta1.MachineSet{sized("a", 1, 0, nil)}, ptr.To[int32](0)},
+		"no replicas": {[]*v1beta1.MachineSet{sized("a", 1, 0, nil)}, ptr.To[int32](0)},
 		"a machine is being replaced": {[]*v1beta1.MachineSet{sized("a", 1, 6,
 			map[string]int{v1beta1.AnnotationExchangeSurge: 1})}, ptr.To[int32](5)},
 		"in a rollout": {[]*v1beta1.MachineSet{sized("a", 1, 4, nil),

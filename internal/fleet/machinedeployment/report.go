@@ -15,14 +15,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// betweenReports is the least time between two writes of a status in which only numbers and messages changed.
-const betweenReports = time.Second
+// statusInterval is the minimum time between two writes of a status in which only numbers and messages changed.
+const statusInterval = time.Second
 
-// betweenVersions is the same for a status in which only the versions of kubelets changed. A machine that is updated or
-// joins changes other numbers soon, and the versions are written with them.
-const betweenVersions = 30 * time.Second
+// versionsInterval is the minimum time between two writes of a status in which only the versions of kubelets changed. A
+// machine that is updated or joins soon changes other numbers too, and the versions are written together with them.
+const versionsInterval = 30 * time.Second
 
-// Reasons of events on a MachineDeployment, beside those of its conditions.
+// Reasons of events on a MachineDeployment, in addition to those of its conditions.
 const (
 	// reasonRevisionCreated surfaces when the MachineSet of a new revision was created.
 	reasonRevisionCreated = "RevisionCreated"
@@ -38,8 +38,8 @@ func (p *pass) report(ctx context.Context, v *view, selector string) error {
 	return p.writeStatus(ctx, status)
 }
 
-// writeStatus writes the status if it changed: an urgent change at once, others no more often than betweenReports and
-// betweenVersions.
+// writeStatus writes the status if it changed: an urgent change at once, other changes no more often than
+// statusInterval and versionsInterval.
 func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymentStatus) error {
 	d := p.deployment
 	stuck := ""
@@ -52,12 +52,12 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 	if equality.Semantic.DeepEqual(&d.Status, status) {
 		return nil
 	}
-	interval := betweenReports
+	interval := statusInterval
 	if onlyVersions(&d.Status, status) {
-		interval = betweenVersions
+		interval = versionsInterval
 	}
-	if rest := interval - p.now.Sub(p.known.reportedAt); rest > 0 && !urgent(&d.Status, status) {
-		p.requeueIn(rest)
+	if wait := interval - p.now.Sub(p.known.reportedAt); wait > 0 && !urgent(&d.Status, status) {
+		p.requeueIn(wait)
 		return nil
 	}
 	changed := d.DeepCopy()
@@ -65,7 +65,7 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 	err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // It was deleted meanwhile.
+		return nil // The deployment was deleted meanwhile.
 	case err != nil:
 		return fmt.Errorf("patch the status of the deployment: %w", err)
 	}
@@ -93,7 +93,7 @@ func urgent(before, after *v1beta1.MachineDeploymentStatus) bool {
 	return false
 }
 
-// onlyVersions reports whether nothing but the versions of kubelets changed.
+// onlyVersions reports whether only the versions of kubelets changed.
 func onlyVersions(before, after *v1beta1.MachineDeploymentStatus) bool {
 	same := *before
 	same.Versions = after.Versions
@@ -110,7 +110,7 @@ func statusOfCondition(status *v1beta1.MachineDeploymentStatus, kind string) met
 // transition is an event.
 type transition struct{ kind, reason, note string }
 
-// transitions returns the events for a change of the status. A new revision has an event of its own.
+// transitions returns the events for a change of the status, except that of a new revision.
 func transitions(before, after *v1beta1.MachineDeploymentStatus) []transition {
 	var events []transition
 	changed := func(kind string) *metav1.Condition {

@@ -12,20 +12,23 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// history is a deployment's revisions: its sets, the oldest first, and which of them has the wanted template.
+// history contains the revisions of a deployment: its sets, the oldest first, and which of them has the wanted
+// template.
 type history struct {
 	sets []*v1beta1.MachineSet
-	// current is an index in sets, -1 if no set has the wanted template.
+	// current is the index of the set that has the wanted template, or -1 if there is none.
 	current int
-	// number is the wanted revision's: the current set's if that is the newest, or else one more than the newest.
+	// number is the number of the wanted revision: that of the current set if it is the newest, or else one more than the
+	// newest.
 	number int64
-	// rolloutAfter is the deployment's if it is past, otherwise startsIn is the time until then.
+	// rolloutAfter is the deployment's spec.rolloutAfter if that is in the past. Otherwise startsIn is the time until
+	// then.
 	rolloutAfter time.Time
 	startsIn     time.Duration
 }
 
-// findRevision sorts the sets and finds the one that has the deployment's template. If several have it, the newest
-// one is current, because that avoids a rollout.
+// findRevision sorts the sets and finds the set that has the deployment's template. If several sets have it, the newest
+// of them is current, because that avoids a rollout.
 func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) history {
 	h := history{sets: slices.Clone(sets), current: -1}
 	if after := d.Spec.RolloutAfter; after != nil {
@@ -44,7 +47,7 @@ func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now 
 	var newest int64
 	for i, set := range h.sets {
 		newest = max(newest, revisionOf(set))
-		if set.DeletionTimestamp.IsZero() && madeAfter(set, h.rolloutAfter) &&
+		if set.DeletionTimestamp.IsZero() && newerThan(set, h.rolloutAfter) &&
 			sameRevision(&set.Spec.Template.Spec, &d.Spec.Template.Spec) {
 			h.current = i
 		}
@@ -56,8 +59,8 @@ func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now 
 	return h
 }
 
-// madeAfter reports whether all machines of the set are newer than t.
-func madeAfter(set *v1beta1.MachineSet, t time.Time) bool {
+// newerThan reports whether all machines of the set are newer than t.
+func newerThan(set *v1beta1.MachineSet, t time.Time) bool {
 	if t.IsZero() || !set.CreationTimestamp.Time.Before(t) {
 		return true
 	}
@@ -65,7 +68,7 @@ func madeAfter(set *v1beta1.MachineSet, t time.Time) bool {
 	return err == nil && !recorded.Before(t)
 }
 
-// revisionOf returns the number of a set's revision, 0 if it has none.
+// revisionOf returns the number of a set's revision, or 0 if it has none.
 func revisionOf(set *v1beta1.MachineSet) int64 {
 	n, err := strconv.ParseInt(set.Annotations[v1beta1.AnnotationRevision], 10, 64)
 	if err != nil || n < 0 {
@@ -74,7 +77,7 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 	return n
 }
 
-// sizedFor returns the number of replicas that the sets were last sized for, which the newest one records.
+// sizedFor returns the number of replicas for which the sets were last sized. The newest set records it.
 func (h history) sizedFor() int32 {
 	if len(h.sets) == 0 {
 		return Unknown
@@ -90,8 +93,8 @@ func sizedForOf(newest *v1beta1.MachineSet) int32 {
 	return int32(n)
 }
 
-// named returns the set of that name, or nil.
-func (h history) named(name string) *v1beta1.MachineSet {
+// setNamed returns the set with the name, or nil if there is none.
+func (h history) setNamed(name string) *v1beta1.MachineSet {
 	for _, set := range h.sets {
 		if set.Name == name {
 			return set
@@ -135,19 +138,19 @@ func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	return set
 }
 
-// RevisionSet returns the set, without replicas, that the deployment has for a revision whose instances are made as
-// rolls says. In all else it follows the deployment's template.
-func RevisionSet(d *v1beta1.MachineDeployment, rolls *v1beta1.MachineSpec,
+// RevisionSet returns a set of the deployment, without replicas, for a revision. The fields that cause a rollout are
+// those of instance. All other fields are those of the deployment's template.
+func RevisionSet(d *v1beta1.MachineDeployment, instance *v1beta1.MachineSpec,
 	number int64) *v1beta1.MachineSet {
 	of := d.DeepCopy()
-	keepWhatRolls(&of.Spec.Template.Spec, rolls)
+	keepRolloutFields(&of.Spec.Template.Spec, instance)
 	return history{number: number}.newSet(of)
 }
 
 // AnnotationChangeCause is kubectl's annotation for the cause of a change.
 const AnnotationChangeCause = "kubernetes.io/change-cause"
 
-// recordCause copies the cause of a change to the set of the revision, for its history.
+// recordCause copies the cause of a change to the set of the revision, for the rollout history.
 func recordCause(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	if cause, ok := d.Annotations[AnnotationChangeCause]; ok {
 		annotate(set, AnnotationChangeCause, cause)
@@ -171,7 +174,7 @@ func annotate(set *v1beta1.MachineSet, key, value string) {
 	set.Annotations[key] = value
 }
 
-// expired returns the sets beyond the history limit: of the old and empty sets, the oldest. A set is empty if it has no
+// expired returns the oldest of the old and empty sets, those beyond the history limit. A set is empty if it has no
 // machines and its controller cannot create any.
 func (h history) expired(counted []Set, limit int32) []*v1beta1.MachineSet {
 	var empty []*v1beta1.MachineSet

@@ -28,11 +28,11 @@ func deployment(class string) *v1beta1.MachineDeployment {
 	}
 }
 
-// setOf returns a set of a deployment with that class, made at a time.
-func setOf(class string, revision int, made time.Time) *v1beta1.MachineSet {
+// setOf returns a set of a deployment with that class and creation time.
+func setOf(class string, revision int, created time.Time) *v1beta1.MachineSet {
 	set := history{number: int64(revision)}.newSet(deployment(class))
 	set.UID = types.UID(set.Name)
-	set.CreationTimestamp = metav1.NewTime(made)
+	set.CreationTimestamp = metav1.NewTime(created)
 	set.Generation, set.Status.ObservedGeneration = 1, 1
 	if revision == 0 {
 		set.Annotations = nil
@@ -43,9 +43,9 @@ func setOf(class string, revision int, made time.Time) *v1beta1.MachineSet {
 // Rule: rollback-reuses-set.
 func TestFindRevision(t *testing.T) {
 	hour := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Hour) }
-	going := setOf("b", 2, hour(-1))
+	deletedSet := setOf("b", 2, hour(-1))
 	deleted := metav1.NewTime(noon)
-	going.DeletionTimestamp = &deleted
+	deletedSet.DeletionTimestamp = &deleted
 	restarted := setOf("b", 3, hour(-1))
 	restarted.Annotations[v1beta1.AnnotationRolloutAfter] = hour(1).Format(time.RFC3339)
 	otherHash := setOf("b", 2, hour(-1))
@@ -62,16 +62,17 @@ func TestFindRevision(t *testing.T) {
 		{"the newest", nil, []*v1beta1.MachineSet{setOf("b", 2, hour(-1)), setOf("a", 1, hour(-2))}, "b/2", 2, 0},
 		{"a new template", nil, []*v1beta1.MachineSet{setOf("a", 1, hour(-2))}, "", 2, 0},
 		{"rolled back", nil, []*v1beta1.MachineSet{setOf("b", 1, hour(-2)), setOf("a", 2, hour(-1))}, "b/1", 3, 0},
-		{"found by what rolls, whatever hash it has", nil, []*v1beta1.MachineSet{setOf("a", 1, hour(-2)), otherHash},
+		{"found by the rollout fields, whatever its hash is", nil, []*v1beta1.MachineSet{setOf("a", 1, hour(-2)), otherHash},
 			"b/2", 2, 0},
 		{"a set without revision", nil, []*v1beta1.MachineSet{setOf("b", 0, hour(-1))}, "b/0", 1, 0},
-		{"of two alike the newer revision", nil, []*v1beta1.MachineSet{setOf("b", 1, hour(-1)), setOf("b", 2, hour(-2))},
+		{"two sets with the template", nil, []*v1beta1.MachineSet{setOf("b", 1, hour(-1)), setOf("b", 2, hour(-2))},
 			"b/2", 2, 0},
-		{"a set being deleted is of no use", nil, []*v1beta1.MachineSet{going}, "", 3, 0},
-		{"rolloutAfter to come", at(hour(2)), []*v1beta1.MachineSet{setOf("b", 1, hour(-1))}, "b/1", 1, 2 * time.Hour},
-		{"rolloutAfter past", at(hour(-1)), []*v1beta1.MachineSet{setOf("b", 1, hour(-2))}, "", 2, 0},
-		{"rolloutAfter before the set was made", at(hour(-3)), []*v1beta1.MachineSet{setOf("b", 1, hour(-2))}, "b/1", 1, 0},
-		{"made for that rolloutAfter by a clock that is ahead", at(noon), []*v1beta1.MachineSet{restarted}, "b/3", 3, 0},
+		{"a set being deleted", nil, []*v1beta1.MachineSet{deletedSet}, "", 3, 0},
+		{"rolloutAfter in the future", at(hour(2)), []*v1beta1.MachineSet{setOf("b", 1, hour(-1))}, "b/1", 1, 2 * time.Hour},
+		{"rolloutAfter in the past", at(hour(-1)), []*v1beta1.MachineSet{setOf("b", 1, hour(-2))}, "", 2, 0},
+		{"rolloutAfter before the set was created",
+			at(hour(-3)), []*v1beta1.MachineSet{setOf("b", 1, hour(-2))}, "b/1", 1, 0},
+		{"created for this rolloutAfter by a clock that is ahead", at(noon), []*v1beta1.MachineSet{restarted}, "b/3", 3, 0},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -105,7 +106,7 @@ func TestNewSetIsFoundAgain(t *testing.T) {
 		t.Fatal("the set from before rolloutAfter is still current")
 	}
 	successor := h.newSet(d)
-	successor.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour)) // the API server's clock is behind
+	successor.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour)) // The API server's clock is behind.
 	if h = findRevision(d, []*v1beta1.MachineSet{successor}, noon); h.current != 0 || h.number != 2 {
 		t.Errorf("the new set is not found again: current %d, revision %d", h.current, h.number)
 	}
@@ -118,7 +119,8 @@ func TestNewSetIsFoundAgain(t *testing.T) {
 	hash := successor.Labels[v1beta1.LabelTemplateHash]
 	if successor.Name != "web-"+hash || successor.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash] != hash ||
 		successor.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTemplateHash] != hash {
-		t.Errorf("hash %q is not everywhere it belongs in %s: %v, %v", hash, successor.Name, successor.Spec.Selector,
+		t.Errorf("hash %q is missing in the name, selector or labels of %s: %v, %v", hash, successor.Name,
+			successor.Spec.Selector,
 			successor.Spec.Template.ObjectMeta.Labels)
 	}
 	for _, key := range []string{v1beta1.AnnotationRevision, v1beta1.AutoscalerRevisionAnnotation} {
@@ -140,7 +142,7 @@ func TestExpired(t *testing.T) {
 	deleted := metav1.NewTime(noon)
 	sets[2].DeletionTimestamp = &deleted
 	sets[3].Generation = 2
-	h := findRevision(deployment("b"), sets, noon) // b has revision 2 and is current
+	h := findRevision(deployment("b"), sets, noon) // Set b has revision 2 and is current.
 	counted := make([]Set, 6)
 	for _, test := range []struct {
 		name   string
@@ -148,13 +150,13 @@ func TestExpired(t *testing.T) {
 		limit  int32
 		want   int
 	}{
-		{"all but the current, those being deleted and those not yet acted upon", func() {}, 0, 3},
-		{"the limit is kept", func() {}, 2, 1},
+		{"all except current, deleted and unobserved sets", func() {}, 0, 3},
+		{"a small limit", func() {}, 2, 1},
 		{"a large limit", func() {}, 9, 0},
 		{"with machines", func() { counted[0].Live = 1 }, 0, 2},
 		{"with machines being deleted", func() { counted[0] = Set{Deleting: 1} }, 0, 2},
 		{"with replicas", func() { counted[0] = Set{Replicas: 1} }, 0, 2},
-		{"with replicas that may still be acted upon", func() { counted[0] = Set{Most: 1} }, 0, 2},
+		{"with earlier replicas that are not observed yet", func() { counted[0] = Set{Most: 1} }, 0, 2},
 	} {
 		test.change()
 		if got := h.expired(counted, test.limit); len(got) != test.want {
@@ -163,6 +165,6 @@ func TestExpired(t *testing.T) {
 	}
 	counted[0] = Set{}
 	if got := h.expired(counted, 2); len(got) != 1 || got[0] != sets[0] {
-		t.Errorf("not the oldest is expired but %v", got)
+		t.Errorf("expired sets are %v, expected the oldest", got)
 	}
 }

@@ -9,25 +9,24 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// legend begins every golden file.
-const legend = `# — strategy, or what a person changes at that point.
+// legend is the beginning of every golden file.
+const legend = `# — strategy, or what changes from outside at this point.
 #   "a 3→2": one reconcile of the deployment changed the replicas of set a from 3 to 2.
 #       "a 2 ●●": set a, its replicas, and its machines after the sets have acted:
 #       ● available  ○ coming up  ◐ unhealthy  ✕ failed
 #       ◇ waiting for its update  ◈ being updated  ◆ the provider rejected the update
 #       (●) being deleted  ! marked for deletion  * selected to be updated
 #       →b:2 hands over up to 2 machines to set b, →b:2* only selected ones  ←a receives machines of set a
-#   waiting: why the deployment goes no further.
+#   waiting: why the rollout does not advance.
 `
 
-// TestRolloutsStepByStep simulates rollouts from beginning to end. The bounds are checked at every write; the golden
-// files show the steps to a reader, as the legend says. (rule surge-and-unavailable-kept, rule
-// unhealthy-old-machines-first, rule scale-during-rollout-in-proportion, rule failing-revision-stops, rule
-// recreate-and-on-delete, rule pause-stops-rollout-not-scaling, rule in-place-hands-over, rule
-// updating-counts-as-unavailable, rule failing-in-place-stops, rule manual-selection-updates, rule
-// withdrawn-selection-harmless, rule waits-for-selection)
+// TestRolloutsStepByStep simulates rollouts from beginning to end. The bounds are checked at every write. The golden
+// files show the steps, as the legend explains. (rule surge-and-unavailable-kept, rule unhealthy-old-machines-first,
+// rule scale-during-rollout-in-proportion, rule failing-revision-stops, rule recreate-and-on-delete, rule
+// pause-stops-rollout-not-scaling, rule in-place-hands-over, rule updating-counts-as-unavailable, rule
+// failing-in-place-stops, rule manual-selection-updates, rule withdrawn-selection-harmless, rule waits-for-selection)
 func TestRolloutsStepByStep(t *testing.T) {
 	const (
 		rolling  = v1beta1.StrategyRollingUpdate
@@ -43,234 +42,234 @@ func TestRolloutsStepByStep(t *testing.T) {
 		{"rolling-surge-1", started(rolling, 3, 1, 0), func(w *world) {
 			w.note("template b")
 			w.template = "b"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-unavailable-1", started(rolling, 3, 0, 1), func(w *world) {
 			w.note("template b")
 			w.template = "b"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-surge-3-unavailable-2", started(rolling, 10, 3, 2), func(w *world) {
 			w.note("template b")
 			w.template = "b"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-scaled-up-midway", started(rolling, 6, 2, 0), func(w *world) {
 			w.midway("b")
 			w.note("12 replicas")
 			w.replicas = 12
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-scaled-down-midway", started(rolling, 10, 2, 0), func(w *world) {
 			w.midway("b")
 			w.note("5 replicas")
 			w.replicas = 5
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-scaled-down-by-marks", started(rolling, 6, 2, 0), func(w *world) {
 			w.midway("b")
-			w.note("3 machines of a are marked for deletion, and 3 replicas fewer wanted")
+			w.note("3 machines of a are marked for deletion, and replicas are lowered by 3")
 			for _, m := range w.set("a").machines[:3] {
 				m.marked = true
 			}
 			w.replicas = 3
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-to-zero", started(rolling, 4, 1, 0), func(w *world) {
 			w.midway("b")
 			w.note("0 replicas")
 			w.replicas = 0
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-failing-then-fixed", started(rolling, 3, 1, 0), func(w *world) {
-			w.note("template b, which does not launch; its set replaces what fails")
+			w.note("template b, whose machines fail to launch; its set replaces failed machines")
 			w.bad["b"] = true
 			w.template = "b"
 			for range 3 {
-				w.play()
+				w.playUntilStable()
 				for _, m := range w.set("b").machines {
 					m.deleting = true
 				}
 			}
-			w.play()
+			w.playUntilStable()
 			w.note("8 replicas: only the old revision grows")
 			w.replicas = 8
-			w.play()
+			w.playUntilStable()
 			w.note("template c")
 			w.template = "c"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-undone-midway", started(rolling, 5, 2, 1), func(w *world) {
 			w.midway("b")
 			w.note("template a again")
 			w.template = "a"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-over", started(rolling, 5, 2, 0), func(w *world) {
 			w.midway("b")
 			w.note("template c")
 			w.template = "c"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-unhealthy-first", started(rolling, 4, 1, 0), func(w *world) {
-			w.note("the 3rd machine falls ill, template b")
-			w.become(w.set("a").machines[2], sick)
+			w.note("the 3rd machine becomes unhealthy, template b")
+			w.setState(w.set("a").machines[2], unhealthyState)
 			w.template = "b"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-during-an-outage", started(rolling, 4, 1, 1), func(w *world) {
-			w.note("all machines fall ill, template b, whose machines do not become available either")
+			w.note("all machines become unhealthy; template b, whose machines do not become available either")
 			w.outage = true
 			for _, m := range w.set("a").machines {
-				w.become(m, sick)
+				w.setState(m, unhealthyState)
 			}
 			w.template = "b"
-			w.play()
+			w.playUntilStable()
 			w.note("the outage is over")
 			w.outage = false
 			for _, m := range w.set("a").machines {
-				w.become(m, available)
+				w.setState(m, available)
 			}
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-paused-midway", started(rolling, 4, 1, 0), func(w *world) {
 			w.midway("b")
 			w.note("paused, 6 replicas")
 			w.paused = true
 			w.replicas = 6
-			w.play()
+			w.playUntilStable()
 			w.note("resumed")
 			w.paused = false
-			w.play()
+			w.playUntilStable()
 		}},
 		{"rolling-frozen-midway", started(rolling, 4, 1, 0), func(w *world) {
 			w.midway("b")
 			w.note("frozen, 2 replicas")
 			w.frozen = true
 			w.replicas = 2
-			w.play()
+			w.playUntilStable()
 			w.note("6 replicas")
 			w.replicas = 6
-			w.play()
+			w.playUntilStable()
 			w.note("thawed")
 			w.frozen = false
-			w.play()
+			w.playUntilStable()
 		}},
 		{"recreate", started(recreate, 3, 0, 0), func(w *world) {
 			w.note("template b")
 			w.template = "b"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"recreate-scaled", started(recreate, 3, 0, 0), func(w *world) {
-			w.note("template b and 5 replicas, then 2 while the old machines go")
+			w.note("template b and 5 replicas, then 2 while the old machines are being deleted")
 			w.template, w.replicas = "b", 5
 			w.pass()
-			w.round()
+			w.runSets()
 			w.log.WriteString("      " + w.String() + "\n")
 			w.replicas = 2
-			w.play()
+			w.playUntilStable()
 		}},
 		{"on-delete", started(onDelete, 3, 0, 0), func(w *world) {
 			w.note("template b")
 			w.template = "b"
-			w.play()
-			w.note("somebody deletes a machine")
+			w.playUntilStable()
+			w.note("a machine is deleted by hand")
 			w.set("a").machines[1].deleting = true
-			w.play()
+			w.playUntilStable()
 			w.note("5 replicas")
 			w.replicas = 5
-			w.play()
+			w.playUntilStable()
 			w.note("2 replicas")
 			w.replicas = 2
-			w.play()
-			w.note("somebody deletes all")
+			w.playUntilStable()
+			w.note("all machines are deleted by hand")
 			for _, s := range w.sets {
 				for _, m := range s.machines {
 					m.deleting = true
 				}
 			}
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place", started(inPlace, 4, 0, 1), func(w *world) {
 			w.note("template b")
 			w.template = "b"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-by-3", started(inPlace, 8, 0, 3), func(w *world) {
 			w.note("template b")
 			w.template = "b"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-undone-midway", started(inPlace, 4, 0, 2), func(w *world) {
 			w.inPlaceMidway("b")
 			w.note("template a again")
 			w.template = "a"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-rolled-over-midway", started(inPlace, 4, 0, 2), func(w *world) {
 			w.inPlaceMidway("b")
 			w.note("template c")
 			w.template = "c"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-scaled-up-midway", started(inPlace, 4, 0, 2), func(w *world) {
 			w.inPlaceMidway("b")
 			w.note("6 replicas")
 			w.replicas = 6
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-scaled-down-by-marks-midway", started(inPlace, 6, 0, 2), func(w *world) {
 			w.inPlaceMidway("b")
-			w.note("2 machines of a are marked for deletion, and 3 replicas wanted")
+			w.note("2 machines of a are marked for deletion, 3 replicas")
 			for _, m := range w.set("a").machines[:2] {
 				m.marked = true
 			}
 			w.replicas = 3
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-paused-midway", started(inPlace, 4, 0, 2), func(w *world) {
 			w.inPlaceMidway("b")
 			w.note("paused, 5 replicas")
 			w.paused, w.replicas = true, 5
-			w.play()
+			w.playUntilStable()
 			w.note("resumed")
 			w.paused = false
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-frozen-midway", started(inPlace, 4, 0, 2), func(w *world) {
 			w.inPlaceMidway("b")
 			w.note("frozen, 2 replicas")
 			w.frozen, w.replicas = true, 2
-			w.play()
+			w.playUntilStable()
 			w.note("thawed, 4 replicas")
 			w.frozen, w.replicas = false, 4
-			w.play()
+			w.playUntilStable()
 		}},
-		{"in-place-refused-by-the-provider", started(inPlace, 8, 0, 5), func(w *world) {
-			w.note("template b, which the provider refuses")
+		{"in-place-rejected-by-the-provider", started(inPlace, 8, 0, 5), func(w *world) {
+			w.note("template b, which the provider rejects")
 			w.bad["b"] = true
 			w.template = "b"
-			w.play()
+			w.playUntilStable()
 			w.note("9 replicas: only the old revision grows")
 			w.replicas = 9
-			w.play()
+			w.playUntilStable()
 			w.note("template c")
 			w.template = "c"
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-unhealthy-first", started(inPlace, 4, 0, 1), func(w *world) {
-			w.note("the 3rd machine falls ill, template b")
-			w.become(w.set("a").machines[2], sick)
+			w.note("the 3rd machine becomes unhealthy, template b")
+			w.setState(w.set("a").machines[2], unhealthyState)
 			w.template = "b"
-			w.play()
-			w.note("it recovers")
+			w.playUntilStable()
+			w.note("the machine recovers")
 			for _, m := range w.set("b").machines {
-				w.become(m, available)
+				w.setState(m, available)
 			}
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-machines-deleted-while-handed-over", started(inPlace, 5, 0, 3), func(w *world) {
-			w.note("template b, until set a has its order; somebody deletes a machine of a, another when one was handed over")
+			w.note("template b, until set a has its order; a machine of a is deleted by hand, and another after it was handed over")
 			w.template = "b"
 			w.pass()
 			w.pass()
@@ -279,76 +278,76 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.act(w.set("a"))
 			w.set("b").machines[0].deleting = true
 			w.log.WriteString("      " + w.String() + "\n")
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-by-selection", started(inPlace, 4, 0, 1), func(w *world) {
 			w.note("orchestration Manual, template b")
 			w.manual, w.template = true, "b"
-			w.play()
-			w.note("somebody selects the 3rd machine")
-			w.selects("a", 2)
-			w.play()
-			w.note("somebody selects two more at once")
-			w.selects("a", 0, 2)
-			w.play()
+			w.playUntilStable()
+			w.note("the 3rd machine is selected")
+			w.selectMachines("a", 2)
+			w.playUntilStable()
+			w.note("two more machines are selected at once")
+			w.selectMachines("a", 0, 2)
+			w.playUntilStable()
 			w.note("orchestration Auto")
 			w.manual = false
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-by-selection-taken-back", started(inPlace, 5, 0, 3), func(w *world) {
-			w.note("orchestration Manual, template b, 3 machines are selected, until the first of them was handed over")
+			w.note("orchestration Manual, template b, 3 machines are selected, until the first one was handed over")
 			w.manual, w.template = true, "b"
-			w.selects("a", 0, 1, 2)
+			w.selectMachines("a", 0, 1, 2)
 			w.pass()
 			w.pass()
 			a := w.set("a")
 			w.decide(a)
 			w.act(a)
 			w.log.WriteString("      " + w.String() + "\n")
-			w.note("somebody thinks better of the next")
+			w.note("the next machine is deselected")
 			a.machines[0].selected = false
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-by-selection-scaled-paused-undone", started(inPlace, 4, 0, 2), func(w *world) {
 			w.note("orchestration Manual, template b, 6 replicas")
 			w.manual, w.template, w.replicas = true, "b", 6
-			w.play()
+			w.playUntilStable()
 			w.note("paused, and two machines are selected")
 			w.paused = true
-			w.selects("a", 0, 1)
-			w.play()
+			w.selectMachines("a", 0, 1)
+			w.playUntilStable()
 			w.note("resumed")
 			w.paused = false
-			w.play()
+			w.playUntilStable()
 			w.note("an old machine is deleted")
 			w.set("a").machines[0].deleting = true
-			w.play()
+			w.playUntilStable()
 			w.note("5 replicas")
 			w.replicas = 5
-			w.play()
+			w.playUntilStable()
 			w.note("template a again, and all of b are selected")
 			w.template = "a"
 			for i := range w.set("b").machines {
-				w.selects("b", i)
+				w.selectMachines("b", i)
 			}
-			w.play()
+			w.playUntilStable()
 		}},
 		{"in-place-by-selection-idle-machines-are-free", started(inPlace, 4, 0, 1), func(w *world) {
-			w.note("orchestration Manual; 2 machines fall ill, template b, a well machine is selected and an ill one")
+			w.note("orchestration Manual; 2 machines become unhealthy, template b; a healthy and an unhealthy machine are selected")
 			w.manual, w.template = true, "b"
-			w.become(w.set("a").machines[2], sick)
-			w.become(w.set("a").machines[3], sick)
-			w.selects("a", 0, 3)
-			w.play()
-			w.note("they recover")
+			w.setState(w.set("a").machines[2], unhealthyState)
+			w.setState(w.set("a").machines[3], unhealthyState)
+			w.selectMachines("a", 0, 3)
+			w.playUntilStable()
+			w.note("the machines recover")
 			for _, s := range w.sets {
 				for _, m := range s.machines {
-					if m.state == sick {
-						w.become(m, available)
+					if m.state == unhealthyState {
+						w.setState(m, available)
 					}
 				}
 			}
-			w.play()
+			w.playUntilStable()
 		}},
 	}
 	for _, test := range tests {
@@ -360,29 +359,29 @@ func TestRolloutsStepByStep(t *testing.T) {
 	}
 }
 
-// started returns a deployment whose machines of template a are all available.
+// started returns a function that creates a deployment with template a, whose machines are all available.
 func started(strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) func(*testing.T) *world {
 	return func(t *testing.T) *world {
 		w := newWorld(t, strategy, replicas, surge, unavailable)
 		w.note("%s, %d replicas, maxSurge %d, maxUnavailable %d", strategy, replicas, surge, unavailable)
-		w.play()
+		w.playUntilStable()
 		return w
 	}
 }
 
-// midway rolls a template out by two passes.
+// midway changes the template and runs two passes.
 func (w *world) midway(template string) {
-	w.note("template %s, as far as two passes bring it", template)
+	w.note("template %s, after two passes", template)
 	w.template = template
 	for range 2 {
 		w.pass()
-		w.round()
-		w.settle()
+		w.runSets()
+		w.completeOperations()
 	}
 	w.log.WriteString("      " + w.String() + "\n")
 }
 
-// inPlaceMidway begins to hand machines over, and stops when one has gone and the next is about to.
+// inPlaceMidway changes the template and stops after one machine was handed over and before the next one is.
 func (w *world) inPlaceMidway(template string) {
 	w.note("template %s, until one machine was handed over", template)
 	w.template = template
@@ -394,8 +393,8 @@ func (w *world) inPlaceMidway(template string) {
 	w.log.WriteString("      " + w.String() + "\n")
 }
 
-// selects selects machines of a set, as a person would.
-func (w *world) selects(set string, machines ...int) {
+// selectMachines selects machines of a set for an update.
+func (w *world) selectMachines(set string, machines ...int) {
 	for _, i := range machines {
 		w.set(set).machines[i].selected = true
 	}
@@ -419,7 +418,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("the steps changed; check them and run the test with -update if it is right.\ngot:\n%s\nwant:\n%s", got,
-			want)
+		t.Errorf("the steps have changed; check them, and run the test with -update if they are right.\ngot:\n%s\nwant:\n%s",
+			got, want)
 	}
 }

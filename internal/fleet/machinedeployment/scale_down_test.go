@@ -22,13 +22,13 @@ func unlaunchable(m *v1beta1.Machine) {
 	condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonClassNotFound)(m)
 }
 
-// Rule: one-deletion-order. What a deployment expects its set to delete, the set deletes, under every delete policy.
-func TestForecastAgreesWithTheSet(t *testing.T) {
-	kinds := []func(*v1beta1.Machine){isReady, notReady, ill, unlaunched, toBeRemedied,
+// Rule: one-deletion-order. Under every delete policy, a set deletes the machines that its deployment expects.
+func TestForecastAgreesWithSet(t *testing.T) {
+	kinds := []func(*v1beta1.Machine){isReady, notReady, phaseUnhealthy, unlaunched, toRemediate,
 		failedFor(v1beta1.FailureCreateError),
 		annotated(v1beta1.AnnotationDeleteMachine, "", isReady), annotated(v1beta1.AnnotationDeleteMachine, "", notReady),
 		annotated(v1beta1.AnnotationDeletePriority, "1", isReady), annotated(v1beta1.AnnotationDeletePriority, "9", notReady),
-		markedForOthers, interrupted, pausedMachine}
+		externallyRemediated, interrupted, pausedMachine}
 	now := noon.Add(time.Hour)
 	set := setOf("a", 1, noon)
 	check := func(t *testing.T, machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, minReady int32) {
@@ -36,14 +36,15 @@ func TestForecastAgreesWithTheSet(t *testing.T) {
 		available := func(m *v1beta1.Machine) bool { return machinestate.Available(m, minReady, now) }
 		counted, _ := count(set, machines, false, minReady, now)
 		order := machinestate.DeletionOrder(machines, policy, 1)
-		first, _ := victims.Choose(order, int(counted.First), len(machines), available)
+		first, _ := victims.Choose(order, int(counted.UnavailableFirst), len(machines), available)
 		if slices.ContainsFunc(first, available) {
-			t.Errorf("the set deletes an available machine among the first %d", counted.First)
+			t.Errorf("the set deletes an available machine among the first %d", counted.UnavailableFirst)
 		}
-		for surplus := range int(counted.Free) + 1 {
+		for surplus := range int(counted.Expendable) + 1 {
 			free, blocked := victims.Choose(order, surplus, 0, available)
 			if len(free) != surplus || len(blocked) > 0 || slices.ContainsFunc(free, available) {
-				t.Errorf("the set deletes %d of %d machines at no cost, %d are expected", len(free), surplus, counted.Free)
+				t.Errorf("the set deletes %d of %d surplus machines without an available one, although %d are expendable",
+					len(free), surplus, counted.Expendable)
 			}
 		}
 	}
@@ -52,7 +53,7 @@ func TestForecastAgreesWithTheSet(t *testing.T) {
 			for c := range kinds {
 				machines := []*v1beta1.Machine{machine("a", 1, kinds[a]), machine("b", 2, kinds[b]), machine("c", 3, kinds[c])}
 				for _, policy := range []v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest, v1beta1.DeleteOldest} {
-					for _, minReady := range []int32{0, 58 * 60} { // The last of them is not available yet with that.
+					for _, minReady := range []int32{0, 58 * 60} { // With 58 minutes, machine c is not available yet.
 						check(t, machines, policy, minReady)
 						if t.Failed() {
 							t.Fatalf("kinds %d, %d, %d", a, b, c)
@@ -64,9 +65,10 @@ func TestForecastAgreesWithTheSet(t *testing.T) {
 	}
 }
 
-// Rule: scale-down-never-waits-for-a-preferred-machine. Four machines are there, one of them of no use, and three are
-// wanted. Whichever machine is preferred, one that is not available is deleted, by one decision of each controller.
-func TestAScaleDownNextToABrokenMachineEnds(t *testing.T) {
+// Rule: scale-down-never-waits-for-a-preferred-machine. There are four machines, one of them broken, and replicas are
+// lowered to three. Whichever machine is preferred for deletion, the broken one is deleted, by one decision of each
+// controller.
+func TestScaleDownDeletesBrokenMachine(t *testing.T) {
 	preferred := map[string]func(*v1beta1.Machine){
 		"marked":      annotated(v1beta1.AnnotationDeleteMachine, "", isReady),
 		"by priority": annotated(v1beta1.AnnotationDeletePriority, "-1", isReady),
@@ -77,7 +79,7 @@ func TestAScaleDownNextToABrokenMachineEnds(t *testing.T) {
 		"unlaunchable": unlaunchable,
 		"pending":      unlaunched,
 		"not Ready":    notReady,
-		"deleting":     going(isReady),
+		"deleting":     beingDeleted(isReady),
 	}
 	for name, prefer := range preferred {
 		for state, breakIt := range broken {
@@ -95,7 +97,7 @@ func TestAScaleDownNextToABrokenMachineEnds(t *testing.T) {
 	}
 }
 
-// scaleDownTo lets a deployment with a set of one machine more than replicas, and then the set, decide once.
+// scaleDownTo lets a deployment, and then its set, decide once after replicas were lowered by one.
 func scaleDownTo(t *testing.T, replicas int32, machines []*v1beta1.Machine) {
 	t.Helper()
 	now := noon.Add(time.Hour)

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// world simulates a deployment with its sets and machines, to see where plans lead. It checks each write of a plan
-// against the bounds by the true state, not by the state that the plan was given.
+// world simulates a deployment with its sets and machines, to test the effects of plans. It checks each write of a plan
+// against the bounds with the true state, not with the state from which the plan was made.
 type world struct {
 	t   *testing.T
 	log *strings.Builder
@@ -29,32 +29,32 @@ type world struct {
 	template            string // name of the wanted revision
 	sets                []*simulatedSet
 	sizedFor            int32
-	bad                 map[string]bool // templates whose machines do not launch
-	outage              bool            // no machine becomes available
+	bad                 map[string]bool // templates whose machines fail to launch
+	outage              bool            // while true, no machine becomes available
 	known               *deploymentState
 	clock               time.Time
 	machines, revisions int
-	crashIn             int   // writes until the deployment's and the sets' controllers die; 0 is never
-	allowed             int32 // live machines that sets may have reached lawfully
+	crashIn             int   // number of effects until all controllers crash, 0 for never
+	allowed             int32 // number of live machines that sets may have within the bounds
 	waiting             string
 }
 
-// simulatedSet simulates a MachineSet and its controller, which makes a plan and then carries it out step by step,
-// even if the set changes meanwhile.
+// simulatedSet simulates a MachineSet and its controller. The controller makes a plan and then carries it out step by
+// step, even if the set changes meanwhile.
 type simulatedSet struct {
 	name       string
 	revision   int
 	replicas   int32
 	generation int64
-	decidedOn  int64 // the generation
+	decidedOn  int64 // generation for which the plan was made
 	observed   int64
-	creates    int32 // machines decided to be made
+	creates    int32 // number of machines still to be created by the plan
 	victims    []*simulatedMachine
 	noCreate   bool
 	Role
-	gives    []*simulatedMachine // machines decided to be handed over to the set givesTo
-	givesTo  string
-	machines []*simulatedMachine
+	toHandOver []*simulatedMachine // machines still to be handed over by the plan, to the set handOverTo
+	handOverTo string
+	machines   []*simulatedMachine
 }
 
 type simulatedMachine struct {
@@ -69,13 +69,13 @@ type simulatedMachine struct {
 type machineState rune
 
 const (
-	comingUp  machineState = '○'
-	available machineState = '●'
-	sick      machineState = '◐'
-	failed    machineState = '✕'
-	asked     machineState = '◇' // runs, and waits for its update
-	disturbed machineState = '◈' // is being updated, and not Ready
-	unwilling machineState = '◆' // runs, and its update was refused
+	comingUp         machineState = '○'
+	available        machineState = '●'
+	unhealthyState   machineState = '◐'
+	failed           machineState = '✕'
+	updatePending    machineState = '◇' // is Running and waits for its update
+	updateInProgress machineState = '◈' // is being updated and not Ready
+	updateRejected   machineState = '◆' // is Running and its update was rejected
 )
 
 func newWorld(t *testing.T, strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) *world {
@@ -123,7 +123,7 @@ func (m *simulatedMachine) object() *v1beta1.Machine {
 	switch m.state {
 	case available:
 		o.Spec.ProviderID, o.Status.Phase, ready = "sim://"+m.name, v1beta1.MachineRunning, metav1.ConditionTrue
-	case sick:
+	case unhealthyState:
 		o.Spec.ProviderID, o.Status.Phase = "sim://"+m.name, v1beta1.MachineUnhealthy
 	case failed:
 		o.Status.Phase, o.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
@@ -131,14 +131,14 @@ func (m *simulatedMachine) object() *v1beta1.Machine {
 	updated := metav1.Condition{Type: v1beta1.ConditionUpToDate, Status: metav1.ConditionTrue,
 		Reason: v1beta1.ReasonUpToDate, LastTransitionTime: metav1.NewTime(m.since)}
 	switch m.state {
-	case asked:
+	case updatePending:
 		o.Generation, o.Spec.ProviderID, o.Status.Phase, ready = 2, "sim://"+
 			m.name, v1beta1.MachineRunning, metav1.ConditionTrue
 		updated.ObservedGeneration = 1
-	case disturbed:
+	case updateInProgress:
 		o.Spec.ProviderID, o.Status.Phase = "sim://"+m.name, v1beta1.MachineUpdating
 		updated.Status, updated.Reason = metav1.ConditionFalse, v1beta1.ReasonUpdating
-	case unwilling:
+	case updateRejected:
 		o.Spec.ProviderID, o.Status.Phase, ready = "sim://"+m.name, v1beta1.MachineRunning, metav1.ConditionTrue
 		updated.Status, updated.Reason = metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange
 	}
@@ -187,13 +187,13 @@ func (w *world) state() State {
 	slices.SortFunc(w.sets, func(a, b *simulatedSet) int { return cmp.Compare(a.revision, b.revision) })
 	for i, set := range w.sets {
 		counted, _ := count(set.object(), set.objects(), w.strategy == v1beta1.StrategyInPlace, 0, w.clock)
-		w.known.widen(set.object(), &counted)
+		w.known.includeUnobserved(set.object(), &counted)
 		s.Sets = append(s.Sets, counted)
 		if set.name == w.template {
 			s.Current = i
 			inARow, _ := w.known.failures.observe(types.UID(set.name), set.objects(), nil)
 			if s.updatesInPlace() {
-				inARow += updatesRefused(set.objects())
+				inARow += updatesRejected(set.objects())
 			}
 			s.Failing = inARow >= failuresInARow
 		}
@@ -201,7 +201,7 @@ func (w *world) state() State {
 	return s
 }
 
-// pass makes a plan and carries it out. It returns whether anything was written.
+// pass makes a plan and carries it out. It reports whether anything was written.
 func (w *world) pass() bool {
 	w.t.Helper()
 	if !w.paused && !w.frozen {
@@ -223,7 +223,7 @@ func (w *world) pass() bool {
 		role := plan.Roles[scale.Set]
 		w.write(w.sets[scale.Set], scale, role, state)
 		w.sizedFor = plan.SizedFor
-		if w.crashes() {
+		if w.countEffect() {
 			return true
 		}
 	}
@@ -231,7 +231,7 @@ func (w *world) pass() bool {
 		if set := w.sets[i]; set.Role != role {
 			wrote = true
 			w.assign(set, role, set.replicas)
-			if w.crashes() {
+			if w.countEffect() {
 				return true
 			}
 		}
@@ -244,8 +244,9 @@ func (w *world) pass() bool {
 	return wrote
 }
 
-// crashes counts an effect. At the chosen one all controllers lose their state and their plans.
-func (w *world) crashes() bool {
+// countEffect counts an effect, and reports whether the controllers crash after it. All controllers then lose their
+// state and their plans.
+func (w *world) countEffect() bool {
 	if w.crashIn == 0 {
 		return false
 	}
@@ -254,35 +255,35 @@ func (w *world) crashes() bool {
 	}
 	w.known = &deploymentState{unobserved: map[types.UID]unobservedReplicas{}}
 	for _, s := range w.sets {
-		s.creates, s.victims, s.gives = 0, nil, nil
+		s.creates, s.victims, s.toHandOver = 0, nil, nil
 	}
 	return true
 }
 
-// assign gives a set, which had so many replicas before, its role in a hand-over and checks that the set cannot delete
-// machines that were handed over.
+// assign gives a set its role in a hand-over. It checks that the set, which had the given replicas before, cannot
+// delete machines that were handed over.
 func (w *world) assign(set *simulatedSet, role Role, replicas int32) {
 	w.t.Helper()
 	if surplus := set.live() - max(replicas, set.replicas); surplus > 0 {
 		if set.MoveTo != "" && role.MoveTo == "" || set.ReceiveFrom != "" && role.ReceiveFrom == "" {
-			w.t.Fatalf("set %s has %d machines too many and no part in a hand-over any more\n%s\n%s", set.name,
+			w.t.Fatalf("set %s has %d surplus machines and no longer a role in a hand-over\n%s\n%s", set.name,
 				surplus, w.log, w)
 		}
 	}
 	if role.MoveTo != "" && w.set(role.MoveTo).ReceiveFrom != set.name {
-		w.t.Fatalf("set %s would hand over to set %s, which is not ready\n%s", set.name, role.MoveTo, w.log)
+		w.t.Fatalf("set %s would hand machines over to set %s, which is not ready\n%s", set.name, role.MoveTo, w.log)
 	}
 	set.Role = role
 }
 
-// write carries a scale out and checks that it keeps the bounds.
+// write carries out a scale and checks that it keeps the bounds.
 func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
 	w.t.Helper()
 	if scale.From != set.replicas || scale.From == scale.To {
 		w.t.Fatalf("%s: %s does not start at its %d replicas\n%s", set.name, scale, set.replicas, w.log)
 	}
 	mayExist, surelyAvailable := w.mayExist(), w.surelyAvailable()
-	live, stay := set.live(), w.stay()
+	live, stay := set.live(), w.notToBeDeleted()
 	var total int32
 	for _, s := range w.sets {
 		total += s.replicas
@@ -292,8 +293,8 @@ func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
 	set.replicas = scale.To
 	set.generation++
 	w.assign(set, role, scale.From)
-	if after := w.stay(); unchanged && after < stay && after < w.replicas {
-		w.t.Fatalf("%s: %s leaves %d machines, of %d wanted\n%s", set.name, scale, after, w.replicas, w.log)
+	if after := w.notToBeDeleted(); unchanged && after < stay && after < w.replicas {
+		w.t.Fatalf("%s: %s leaves %d of %d wanted machines\n%s", set.name, scale, after, w.replicas, w.log)
 	}
 	if !counts {
 		w.known.recordWrite(types.UID(set.name), live, scale.From, scale.To, set.generation)
@@ -313,7 +314,7 @@ func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
 	}
 }
 
-// mayExist is how many machines can exist without another plan.
+// mayExist returns how many machines can exist without another plan.
 func (w *world) mayExist() (n int32) {
 	for _, s := range w.sets {
 		n += max(s.replicas, s.live()+s.creates)
@@ -321,12 +322,12 @@ func (w *world) mayExist() (n int32) {
 	return n
 }
 
-// surelyAvailable is how many machines remain available if every controller carries out its present plan, and then
+// surelyAvailable returns how many machines remain available if every controller carries out its present plan, and then
 // deletes its surplus while no available machine can be spared.
 func (w *world) surelyAvailable() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {
-			n += s.remain()
+			n += s.remainsAvailable()
 			continue
 		}
 		order := slices.DeleteFunc(s.order(), func(m *simulatedMachine) bool { return slices.Contains(s.victims, m) })
@@ -341,8 +342,8 @@ func (w *world) surelyAvailable() (n int32) {
 	return n
 }
 
-// round lets every set's controller act until it has nothing to do.
-func (w *world) round() {
+// runSets lets the controller of every set act until it has nothing to do.
+func (w *world) runSets() {
 	w.t.Helper()
 	w.clock = w.clock.Add(time.Second)
 	for _, s := range w.sets {
@@ -350,7 +351,7 @@ func (w *world) round() {
 	}
 }
 
-// sync lets the set's controller do all that it has to do.
+// sync lets the set's controller act until it has nothing to do.
 func (w *world) sync(s *simulatedSet) {
 	w.t.Helper()
 	for range 2 {
@@ -361,8 +362,8 @@ func (w *world) sync(s *simulatedSet) {
 	}
 }
 
-// settle brings machines up, or fails them, and removes those being deleted.
-func (w *world) settle() {
+// completeOperations completes creations, updates and deletions of machines, or lets them fail.
+func (w *world) completeOperations() {
 	w.clock = w.clock.Add(time.Second)
 	for _, s := range w.sets {
 		for _, m := range slices.Clone(s.machines) {
@@ -370,21 +371,21 @@ func (w *world) settle() {
 			case m.deleting:
 				s.remove(m)
 			case m.state == comingUp && w.bad[s.name]:
-				w.become(m, failed)
-			case m.state == comingUp && !w.outage, m.state == disturbed:
-				w.become(m, available)
-			case m.state == asked && w.bad[s.name]:
-				w.become(m, unwilling)
-			case m.state == asked:
-				w.become(m, disturbed)
-			case m.state == unwilling && !w.bad[s.name]:
-				w.become(m, available)
+				w.setState(m, failed)
+			case m.state == comingUp && !w.outage, m.state == updateInProgress:
+				w.setState(m, available)
+			case m.state == updatePending && w.bad[s.name]:
+				w.setState(m, updateRejected)
+			case m.state == updatePending:
+				w.setState(m, updateInProgress)
+			case m.state == updateRejected && !w.bad[s.name]:
+				w.setState(m, available)
 			}
 		}
 	}
 }
 
-// String shows the sets: replicas, then each machine. A machine being deleted is in parentheses.
+// String returns each set with its replicas and its machines. A machine being deleted is in parentheses.
 func (w *world) String() string {
 	var b strings.Builder
 	for _, s := range w.sets {
@@ -423,17 +424,17 @@ func (w *world) String() string {
 	return b.String()
 }
 
-// note writes a line of the golden file.
+// note writes a line to the log.
 func (w *world) note(format string, args ...any) {
 	fmt.Fprintf(w.log, "— "+format+"\n", args...)
 }
 
-// play makes passes and lets the sets act and machines settle until nothing changes, and writes down every step.
-func (w *world) play() {
+// playUntilStable runs passes, sets and operations of machines until nothing changes, and logs every step.
+func (w *world) playUntilStable() {
 	w.t.Helper()
 	for step := 0; ; step++ {
 		if step > 300 {
-			w.t.Fatalf("does not settle\n%s", w.log)
+			w.t.Fatalf("the world does not become stable\n%s", w.log)
 		}
 		before := w.String()
 		replicas := w.replicasBySet()
@@ -441,12 +442,12 @@ func (w *world) play() {
 		if changed := changes(replicas, w.replicasBySet()); changed != "" {
 			fmt.Fprintf(w.log, "  %s\n", changed)
 		}
-		w.round()
+		w.runSets()
 		middle := w.String()
 		if middle != before || wrote {
 			fmt.Fprintf(w.log, "      %s\n", middle)
 		}
-		w.settle()
+		w.completeOperations()
 		if w.String() == before && !wrote {
 			break
 		}

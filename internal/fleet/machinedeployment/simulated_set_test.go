@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// remain is how many machines of a set with a role in a hand-over stay available: it deletes none, and hands over
-// unavailable ones first.
-func (s *simulatedSet) remain() int32 {
+// remainsAvailable returns how many machines of a set with a role in a hand-over stay available. Such a set deletes no
+// machines, and hands over unavailable ones first.
+func (s *simulatedSet) remainsAvailable() int32 {
 	var up int32
 	for _, m := range s.machines {
 		if m.state == available && !m.deleting && !slices.Contains(s.victims, m) {
@@ -18,9 +18,9 @@ func (s *simulatedSet) remain() int32 {
 	if s.MoveTo == "" || s.Moves == 0 {
 		return up
 	}
-	for i, m := range s.giving() {
+	for i, m := range s.handOverCandidates() {
 		if s.BySelection && m.state == available && int32(i) < s.live()-s.replicas {
-			up-- // It may be handed over.
+			up-- // This machine may be handed over.
 		}
 	}
 	if s.BySelection {
@@ -29,8 +29,8 @@ func (s *simulatedSet) remain() int32 {
 	return min(up, s.replicas)
 }
 
-// stay is how many machines no set has to delete.
-func (w *world) stay() (n int32) {
+// notToBeDeleted returns how many machines the sets need not delete.
+func (w *world) notToBeDeleted() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {
 			n += s.live()
@@ -41,8 +41,8 @@ func (w *world) stay() (n int32) {
 	return n
 }
 
-// giving returns the machines that may be handed over in the order in which they are.
-func (s *simulatedSet) giving() []*simulatedMachine {
+// handOverCandidates returns the machines that may be handed over, in the order of the hand-over.
+func (s *simulatedSet) handOverCandidates() []*simulatedMachine {
 	order := slices.DeleteFunc(s.order(), func(m *simulatedMachine) bool { return s.BySelection && !m.selected })
 	rank := func(m *simulatedMachine) int {
 		if m.state == available {
@@ -54,7 +54,8 @@ func (s *simulatedSet) giving() []*simulatedMachine {
 	return order
 }
 
-// order returns the live machines in the order of deletion, available ones first where it leaves that open.
+// order returns the live machines in the order of deletion. Among machines of equal precedence, available ones come
+// first.
 func (s *simulatedSet) order() []*simulatedMachine {
 	rank := func(m *simulatedMachine) int {
 		switch {
@@ -63,8 +64,9 @@ func (s *simulatedSet) order() []*simulatedMachine {
 		case m.marked:
 			return 1
 		}
-		return map[machineState]int{failed: 2, comingUp: 3, sick: 4, disturbed: 4, available: 5, asked: 5,
-			unwilling: 5}[m.state]
+		return map[machineState]int{failed: 2, comingUp: 3, unhealthyState: 4, updateInProgress: 4, available: 5,
+			updatePending:  5,
+			updateRejected: 5}[m.state]
 	}
 	var order []*simulatedMachine
 	for _, m := range s.machines {
@@ -76,32 +78,32 @@ func (s *simulatedSet) order() []*simulatedMachine {
 	return order
 }
 
-// decide lets the set's controller plan, unless it still carries out an earlier plan.
+// decide lets the set's controller make a plan, unless it is still carrying out an earlier one.
 func (w *world) decide(s *simulatedSet) {
-	if s.creates > 0 || len(s.victims) > 0 || len(s.gives) > 0 {
+	if s.creates > 0 || len(s.victims) > 0 || len(s.toHandOver) > 0 {
 		return
 	}
 	s.decidedOn = s.generation
 	switch live := s.live(); {
 	case s.MoveTo != "":
-		giving := s.giving()
-		s.givesTo = s.MoveTo
-		s.gives = giving[:max(0, min(s.Moves, live-s.replicas, int32(len(giving))))]
+		candidates := s.handOverCandidates()
+		s.handOverTo = s.MoveTo
+		s.toHandOver = candidates[:max(0, min(s.Moves, live-s.replicas, int32(len(candidates))))]
 	case live > s.replicas && s.ReceiveFrom != "":
-	case live < s.replicas && !s.noCreate && !w.frozen && !w.expects(s):
+	case live < s.replicas && !s.noCreate && !w.frozen && !w.receives(s):
 		s.creates = s.replicas - live
 	case live > s.replicas:
 		s.victims = s.order()[:live-s.replicas]
 	}
 }
 
-// act lets the set's controller create or delete one machine; it returns false if there was nothing left to do.
+// act lets the set's controller create, delete or hand over one machine. It returns false if there was nothing to do.
 func (w *world) act(s *simulatedSet) bool {
 	w.t.Helper()
-	defer w.crashes()
+	defer w.countEffect()
 	switch {
-	case len(s.gives) > 0:
-		w.give(s)
+	case len(s.toHandOver) > 0:
+		w.handOverOne(s)
 	case s.creates > 0:
 		s.creates--
 		w.machines++
@@ -112,13 +114,13 @@ func (w *world) act(s *simulatedSet) bool {
 			all += other.live()
 		}
 		if all > w.allowed {
-			w.t.Fatalf("set %s made machine %d of at most %d\n%s", s.name, all, w.allowed, w.log)
+			w.t.Fatalf("set %s created machine %d of at most %d\n%s", s.name, all, w.allowed, w.log)
 		}
 	case len(s.victims) > 0:
 		victim := s.victims[0]
 		s.victims = s.victims[1:]
-		if victim.state == available && !victim.deleting && w.up() <= w.replicas-w.bounds().MaxUnavailable {
-			// It stays for now, and a machine that is not available is deleted instead.
+		if victim.state == available && !victim.deleting && w.availableNow() <= w.replicas-w.bounds().MaxUnavailable {
+			// The machine stays for now, and an unavailable machine is deleted instead.
 			victim = s.unavailable()
 		}
 		if victim == nil {
@@ -132,8 +134,8 @@ func (w *world) act(s *simulatedSet) bool {
 	return true
 }
 
-// up is how many machines are available.
-func (w *world) up() (n int32) {
+// availableNow returns how many machines are available.
+func (w *world) availableNow() (n int32) {
 	for _, s := range w.sets {
 		for _, m := range s.machines {
 			if m.state == available && !m.deleting {
@@ -144,7 +146,7 @@ func (w *world) up() (n int32) {
 	return n
 }
 
-// unavailable returns a machine of the set that is not available and not a victim, nil if there is none.
+// unavailable returns a machine of the set that is not available and not a victim, or nil if there is none.
 func (s *simulatedSet) unavailable() *simulatedMachine {
 	for _, m := range s.machines {
 		if m.state != available && !m.deleting && !slices.Contains(s.victims, m) {
@@ -154,44 +156,44 @@ func (s *simulatedSet) unavailable() *simulatedMachine {
 	return nil
 }
 
-// expects reports whether machines are being handed over to the set.
-func (w *world) expects(s *simulatedSet) bool {
+// receives reports whether machines are being handed over to the set.
+func (w *world) receives(s *simulatedSet) bool {
 	from := w.set(s.ReceiveFrom)
 	return from != nil && from.MoveTo == s.name
 }
 
-// give hands one machine over, unless it was deleted meanwhile.
-func (w *world) give(s *simulatedSet) {
+// handOverOne hands one machine over, unless the machine was changed meanwhile.
+func (w *world) handOverOne(s *simulatedSet) {
 	w.t.Helper()
-	m, to := s.gives[0], w.set(s.givesTo)
-	s.gives = s.gives[1:]
+	m, to := s.toHandOver[0], w.set(s.handOverTo)
+	s.toHandOver = s.toHandOver[1:]
 	switch {
 	case s.MoveTo == "" && (to == nil || to.ReceiveFrom != s.name):
-		s.gives = nil // That the other is ready is confirmed before it acts.
+		s.toHandOver = nil // The set confirms that the receiving set is ready before it acts.
 		return
 	case m.deleting || !slices.Contains(s.machines, m) || w.manual && !m.selected:
-		return // Somebody wrote the machine meanwhile.
+		return // The machine was changed by another client meanwhile.
 	case to == nil || to.ReceiveFrom != s.name:
-		w.t.Fatalf("set %s hands machine %s over to %q, which is not ready\n%s", s.name, m.name, s.givesTo, w.log)
+		w.t.Fatalf("set %s hands machine %s over to %q, which is not ready\n%s", s.name, m.name, s.handOverTo, w.log)
 	}
 	s.remove(m)
 	m.selected = false
 	to.machines = append(to.machines, m)
 	switch m.state {
-	case available, unwilling, disturbed:
-		w.become(m, asked)
+	case available, updateRejected, updateInProgress:
+		w.setState(m, updatePending)
 	}
 }
 
 // report lets the set's controller write its status once it has carried out its plan.
 func (s *simulatedSet) report() {
-	if s.creates == 0 && len(s.victims) == 0 && len(s.gives) == 0 {
+	if s.creates == 0 && len(s.victims) == 0 && len(s.toHandOver) == 0 {
 		s.observed = s.decidedOn
 	}
 }
 
-// become brings a machine to a state.
-func (w *world) become(m *simulatedMachine, state machineState) {
+// setState changes the state of a machine.
+func (w *world) setState(m *simulatedMachine, state machineState) {
 	if m.state != state {
 		m.state, m.since = state, w.clock
 	}

@@ -12,7 +12,8 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// sharedState is all that a Reconciler remembers between passes. Losing it costs reads and time, never correctness.
+// sharedState is the memory of a Reconciler between passes. If it is lost, the Reconciler needs more reads and time,
+// but stays correct.
 type sharedState struct {
 	mu          sync.Mutex
 	deployments map[types.NamespacedName]*deploymentState
@@ -22,34 +23,34 @@ type sharedState struct {
 // the fields that events write.
 type deploymentState struct {
 	uid types.UID
-	// cache says whether the cache may be trusted: a pass confirms it by a comparison with live lists.
+	// cache tracks whether the cache may be trusted. A pass confirms it by a comparison with live lists.
 	cache freshness.Tracker
-	// orphanSet says that a set without an owner may be the deployment's, and failed are machines that failed to launch
-	// since the last pass. Events write both, guarded by sharedState.mu.
+	// orphanSet is true if a set without an owner may belong to the deployment. failed are machines that failed to launch
+	// since the last pass. Events write both. Both are guarded by sharedState.mu.
 	orphanSet bool
 	failed    []launchFailure
-	// recent are the last failures, newest first, and broken those of all machines that there are, by name. Events use
-	// both too, guarded by sharedState.mu.
+	// recent are the last failures, newest first. broken are the failures of all existing machines, by name. Events use
+	// both. Both are guarded by sharedState.mu.
 	recent []v1beta1.FailedMachine
 	broken map[string]v1beta1.FailedMachine
-	// machineEvents counts events of machines that are Ready or gone since the last pass, guarded by sharedState.mu.
+	// machineEvents counts events of machines that are Ready or gone since the last pass. It is guarded by sharedState.mu.
 	machineEvents int32
 
-	// observedGeneration is the present generation, and specVersion a resource version at which the deployment had it.
+	// observedGeneration is the present generation. specVersion is a resource version at which the deployment had it.
 	observedGeneration int64
 	specVersion        string
-	// generation and decidedAt are of the last decision, and machines how many it counted.
+	// generation and decidedAt belong to the last decision. machines is how many machines it counted.
 	generation int64
 	decidedAt  time.Time
 	machines   int
-	// batch is for how many of machineEvents a rollout waits before its next step, 0 without a rollout.
+	// batch is for how many machineEvents a rollout waits before its next step, or 0 without a rollout.
 	batch int32
 	// reportedAt is when the status was last written.
 	reportedAt time.Time
-	// stuck is the reason that the metric has for the rollout, empty if it is not stuck.
+	// stuck is the reason in the metric of stuck rollouts, or empty if the rollout is not stuck.
 	stuck string
 
-	// unobserved are earlier replicas that sets may still act upon, by UID.
+	// unobserved are earlier replicas that sets may still act upon, by the UID of the set.
 	unobserved map[types.UID]unobservedReplicas
 	// failures are the last launch failures of the set that is being rolled out.
 	failures failures
@@ -65,7 +66,7 @@ func newSharedState() *sharedState {
 	return &sharedState{deployments: map[types.NamespacedName]*deploymentState{}}
 }
 
-// get returns the state of the deployment. It is new for another UID under the same name.
+// get returns the state of the deployment. If the name has another UID than before, the state is new.
 func (m *sharedState) get(key types.NamespacedName, uid types.UID) *deploymentState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,7 +116,7 @@ func (m *sharedState) keepOrphanSetSeen(r *deploymentState) {
 	r.orphanSet = true
 }
 
-// launchFailed records a machine that failed to launch. It may be gone before the next pass.
+// launchFailed records a machine that failed to launch. The machine may be gone before the next pass.
 func (m *sharedState) launchFailed(key types.NamespacedName, failure launchFailure) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,11 +135,11 @@ func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 	return failed
 }
 
-// spacing bounds the share of the CPU that counting takes even if many machines report at once.
+// spacing limits the CPU time for counting machines, even if many machines trigger events at once.
 var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.Second}
 
-// stepDebounce is how long a rollout waits for events of machines before a step, so that one step, with one write for
-// each set, replaces several machines if several may be replaced.
+// stepDebounce is how long a rollout collects events of machines before a step. If several machines may be replaced at
+// a time, one step with one write for each set then replaces several of them.
 const stepDebounce = time.Second
 
 // debounce returns how long to wait for further events before the next pass. A change of the deployment itself never
@@ -174,9 +175,9 @@ func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	return n
 }
 
-// widen extends the replicas that the set may act upon by earlier ones, until its controller has observed a later
-// generation.
-func (r *deploymentState) widen(set *v1beta1.MachineSet, counted *Set) {
+// includeUnobserved extends Least and Most of the set by earlier replicas, until the set's controller has observed a
+// later generation.
+func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Set) {
 	before, ok := r.unobserved[set.UID]
 	switch {
 	case !ok:
@@ -187,8 +188,9 @@ func (r *deploymentState) widen(set *v1beta1.MachineSet, counted *Set) {
 	}
 }
 
-// recordWrite records that the replicas of the set, which has live machines, were changed with the given generation.
-// Replicas that the set had reached already cause no more actions.
+// recordWrite records that the replicas of a set were changed from before to now with the given generation. live is the
+// number of live machines of the set. If the set had already reached its earlier replicas, these cause no more actions
+// and are not recorded.
 func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, generation int64) {
 	if now < before && live >= before || now > before && live <= before {
 		return
@@ -201,7 +203,7 @@ func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, ge
 		generation: max(generation, t.generation)}
 }
 
-// keepOnly drops the state of sets that are gone.
+// keepOnly drops the state of all sets that are not in the list.
 func (r *deploymentState) keepOnly(sets []types.UID) {
 	for uid := range r.unobserved {
 		if !slices.Contains(sets, uid) {

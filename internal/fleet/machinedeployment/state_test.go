@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Writing to a nil map would panic.
+// A write to a nil map would panic.
 func TestDeploymentStateHasNoNilMaps(t *testing.T) {
 	r := reflect.ValueOf(newSharedState().get(types.NamespacedName{Name: "web"}, "uid")).Elem()
 	for i := range r.NumField() {
@@ -30,15 +30,16 @@ func TestDebounce(t *testing.T) {
 		machineEvents int32
 	}{
 		{"first pass", 0, 1, time.Hour, 0, 0},
-		{"a small deployment hardly waits", 10, 7, 0, 4 * time.Millisecond, 0},
-		{"a large one waits longer", 2000, 7, 0, 1600 * time.Millisecond, 0},
-		{"but not for ever", 1000000, 7, 0, 4 * time.Second, 0},
-		{"part of it is over", 5000, 7, 40 * time.Millisecond, 3960 * time.Millisecond, 0},
-		{"all of it is over", 5000, 7, 4001 * time.Millisecond, 0, 0},
-		{"a person's change does not wait", 5000, 8, 0, 0, 0},
-		{"a rollout gathers for one step", 1010, 7, 100 * time.Millisecond, 900 * time.Millisecond, 9},
-		{"a large one for no less than it would wait", 5000, 7, 100 * time.Millisecond, 3900 * time.Millisecond, 9},
-		{"until enough have come or gone", 1000, 7, 10 * time.Millisecond, 390 * time.Millisecond, 10},
+		{"a small deployment waits very briefly", 10, 7, 0, 4 * time.Millisecond, 0},
+		{"a large deployment waits longer", 2000, 7, 0, 1600 * time.Millisecond, 0},
+		{"the wait is limited", 1000000, 7, 0, 4 * time.Second, 0},
+		{"part of the wait has passed", 5000, 7, 40 * time.Millisecond, 3960 * time.Millisecond, 0},
+		{"the wait has passed", 5000, 7, 4001 * time.Millisecond, 0, 0},
+		{"a changed deployment does not wait", 5000, 8, 0, 0, 0},
+		{"a rollout collects events for one step", 1010, 7, 100 * time.Millisecond, 900 * time.Millisecond, 9},
+		{"a large rollout waits at least as long as without a rollout",
+			5000, 7, 100 * time.Millisecond, 3900 * time.Millisecond, 9},
+		{"a rollout with enough events", 1000, 7, 10 * time.Millisecond, 390 * time.Millisecond, 10},
 	} {
 		r := &deploymentState{generation: 7, decidedAt: noon.Add(-test.ago), machines: test.machines}
 		if test.machineEvents > 0 {
@@ -51,7 +52,7 @@ func TestDebounce(t *testing.T) {
 }
 
 // Rule: rollout-steps-overlap.
-func TestHowManyMachinesAStepWaitsFor(t *testing.T) {
+func TestBatch(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		surge, down int32
@@ -63,14 +64,14 @@ func TestHowManyMachinesAStepWaitsFor(t *testing.T) {
 		{name: "half of what may be replaced at a time", surge: 10, old: Set{Replicas: 90, Live: 100, Ready: 100},
 			wanted: Set{Replicas: 10, Live: 10}, want: 5},
 		{name: "at least one", surge: 1, old: Set{Replicas: 3, Live: 3}, wanted: Set{Replicas: 1}, want: 1},
-		{name: "no more than come or go", surge: 10, down: 10, old: Set{Replicas: 3, Live: 4, Deleting: 1},
+		{name: "no more than are in progress", surge: 10, down: 10, old: Set{Replicas: 3, Live: 4, Deleting: 1},
 			wanted: Set{Replicas: 8, Live: 8, Ready: 7}, want: 3},
-		{name: "this plan's own included", surge: 10, old: Set{Replicas: 10, Live: 10},
+		{name: "machines of this plan are in progress too", surge: 10, old: Set{Replicas: 10, Live: 10},
 			scales: []Scale{{Set: 0, From: 10, To: 8}, {Set: 1, To: 1}}, want: 3},
-		{name: "none, where none comes or goes", surge: 10, old: Set{Replicas: 4, Live: 4},
+		{name: "no machines in progress", surge: 10, old: Set{Replicas: 4, Live: 4},
 			wanted: Set{Replicas: 6, Live: 6, Ready: 6}},
-		{name: "not where nothing rolls", surge: 10, old: Set{Deleting: 3}, wanted: Set{Replicas: 5}},
-		{name: "nor with another strategy", strategy: v1beta1.StrategyRecreate, surge: 10, old: Set{Replicas: 3, Live: 5},
+		{name: "no rollout", surge: 10, old: Set{Deleting: 3}, wanted: Set{Replicas: 5}},
+		{name: "another strategy", strategy: v1beta1.StrategyRecreate, surge: 10, old: Set{Replicas: 3, Live: 5},
 			wanted: Set{Replicas: 5}},
 	} {
 		strategy := test.strategy
@@ -90,12 +91,12 @@ func TestWrittenReplicasCountUntilObserved(t *testing.T) {
 	tests := []struct {
 		name              string
 		live, before, now int32
-		least, most       int32 // while the set has not reported
+		least, most       int32 // while the set has not observed the change
 	}{
-		{"fewer, while machines were still to be made", 1, 3, 2, 2, 3},
-		{"fewer, when all were made", 3, 3, 2, 2, 2},
-		{"more, while machines were still to be deleted", 3, 1, 2, 1, 2},
-		{"more, when all were deleted", 1, 1, 2, 2, 2},
+		{"lowered before all machines were created", 1, 3, 2, 2, 3},
+		{"lowered after all machines were created", 3, 3, 2, 2, 2},
+		{"raised before all surplus machines were deleted", 3, 1, 2, 1, 2},
+		{"raised after all surplus machines were deleted", 1, 1, 2, 2, 2},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -104,13 +105,15 @@ func TestWrittenReplicasCountUntilObserved(t *testing.T) {
 			r.recordWrite(set.UID, test.live, test.before, test.now, 5)
 			set.Status.ObservedGeneration = 4
 			counted := Set{Replicas: test.now, Least: test.now, Most: test.now}
-			if r.widen(set, &counted); counted.Least != test.least || counted.Most != test.most {
+			if r.includeUnobserved(set, &counted); counted.Least != test.least || counted.Most != test.most {
 				t.Errorf("the set may act upon %d to %d, expected %d to %d", counted.Least, counted.Most, test.least, test.most)
 			}
 			set.Status.ObservedGeneration = 5
 			counted = Set{Replicas: test.now, Least: test.now, Most: test.now}
-			if r.widen(set, &counted); counted.Least != test.now || counted.Most != test.now || len(r.unobserved) != 0 {
-				t.Errorf("it is still remembered after the set has heard of it: %d to %d", counted.Least, counted.Most)
+			if r.includeUnobserved(set, &counted); counted.Least != test.now || counted.Most != test.now ||
+				len(r.unobserved) != 0 {
+				t.Errorf("earlier replicas are remembered after the set has observed the change: %d to %d", counted.Least,
+					counted.Most)
 			}
 		})
 	}
@@ -120,15 +123,15 @@ func TestWrittenReplicasCountUntilObserved(t *testing.T) {
 	set := setOf("a", 1, noon)
 	set.UID, set.Status.ObservedGeneration = "x", 5
 	counted := Set{Replicas: 1, Least: 1, Most: 1}
-	if r.widen(set, &counted); counted.Most != 3 {
+	if r.includeUnobserved(set, &counted); counted.Most != 3 {
 		t.Errorf("with replicas 3, 2, 1 in turn the set may act upon %d at most, expected 3", counted.Most)
 	}
 	if r.keepOnly(nil); len(r.unobserved) != 0 {
-		t.Error("a set that is gone is remembered")
+		t.Error("a deleted set is remembered")
 	}
 }
 
-func TestAnotherDeploymentOfThatNameStartsAfresh(t *testing.T) {
+func TestNewDeploymentWithTheSameNameHasNewState(t *testing.T) {
 	m := newSharedState()
 	key := types.NamespacedName{Namespace: "ns", Name: "web"}
 	first := m.get(key, "1")
@@ -144,16 +147,16 @@ func TestAnotherDeploymentOfThatNameStartsAfresh(t *testing.T) {
 		m.launchFailed(key, seenFailing("s", name, 0))
 	}
 	if got := m.takeFailed(first); len(got) != 2 || len(m.takeFailed(first)) != 0 {
-		t.Errorf("%d failures are taken, expected those of 2 machines, once", len(got))
+		t.Errorf("takeFailed returns %d failures, expected those of 2 machines, once", len(got))
 	}
 	if m.get(key, "1") != first {
-		t.Error("what is known of the deployment is lost")
+		t.Error("the state of the deployment is lost")
 	}
 	if second := m.get(key, "2"); second.cache.Confirmed() || second == first {
-		t.Error("what is known of a deployment is believed of its successor")
+		t.Error("a new deployment has the state of an earlier one with the same name")
 	}
 	m.forget(key)
 	if m.orphanSetSeen(key); len(m.deployments) != 0 {
-		t.Error("a deployment that is gone is remembered")
+		t.Error("a deleted deployment is remembered")
 	}
 }

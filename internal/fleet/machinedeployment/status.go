@@ -16,13 +16,14 @@ import (
 	"machinist.dev/machinist/internal/platform/conditionlimit"
 )
 
-// mostFailedMachines is how many failed machines a status describes.
-const mostFailedMachines = 10
+// maxFailedMachines is the maximum number of failed machines in a status.
+const maxFailedMachines = 10
 
-// mostVersions is how many versions of kubelets a status lists.
-const mostVersions = 32
+// maxVersions is the maximum number of kubelet versions in a status.
+const maxVersions = 32
 
-// statusOf computes the status after a pass. requeueAfter is the time until the progress deadline, 0 if there is none.
+// statusOf returns the status after a pass. requeueAfter is the time until the progress deadline, or 0 if there is
+// none.
 func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
 	now time.Time) (status *v1beta1.MachineDeploymentStatus, requeueAfter time.Duration) {
 	status = d.Status.DeepCopy()
@@ -31,43 +32,43 @@ func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
 	if v.applied {
 		status.ObservedGeneration = d.Generation
 	}
-	countInto(status, v)
+	setCounts(status, v)
 	if revision := v.revisionNow(); revision > 0 {
 		status.CurrentRevision = revision
 	}
 
 	c := conditions{status: status, generation: d.Generation, now: now}
-	c.set(v1beta1.ConditionAvailable, status.AvailableReplicas >= v.minimum(), v1beta1.ReasonMinimumReplicasAvailable,
+	c.set(v1beta1.ConditionAvailable, status.AvailableReplicas >= v.minAvailable(), v1beta1.ReasonMinimumReplicasAvailable,
 		v1beta1.ReasonMinimumReplicasUnavailable,
 		fmt.Sprintf("%d of %d machines are available, at least %d must be.", status.AvailableReplicas, v.state.Replicas,
-			v.minimum()))
+			v.minAvailable()))
 	r := v.rollout(d, status, now.Sub(v.progressedAt(d, now)))
 	progress, restart := progressing(meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionProgressing), r)
 	c.put(progress)
 	c.rollingOut(v, r)
 	c.setOnce(v1beta1.ConditionPaused, v.state.Paused, v1beta1.ReasonDeploymentPaused, v1beta1.ReasonDeploymentResumed,
-		"spec.paused stops rollouts.", "Rollouts may go on.")
+		"spec.paused stops rollouts.", "Rollouts continue.")
 	c.frozen(v)
 	c.ofSets(v, status)
 	c.ready(v, r)
 	if restart {
-		r.still = 0
+		r.stalledFor = 0
 	}
 	return status, deadlineIn(progress, r)
 }
 
-// minimum is how many machines must be available for the deployment to be.
-func (v *view) minimum() int32 {
+// minAvailable returns how many machines must be available for the deployment to be Available.
+func (v *view) minAvailable() int32 {
 	if v.state.Strategy == v1beta1.StrategyRecreate {
 		return v.state.Replicas
 	}
 	return max(0, v.state.Replicas-v.bounds.MaxUnavailable)
 }
 
-// revisionNow returns the number of the newest revision after this pass, 0 if there is none yet.
+// revisionNow returns the number of the newest revision after this pass, or 0 if there is none yet.
 func (v *view) revisionNow() int64 {
 	switch {
-	case v.began != "", v.current >= 0 && v.adopts():
+	case v.began != "", v.current >= 0 && v.mayStartRevision():
 		return v.number
 	case len(v.sets) > 0:
 		return revisionOf(v.sets[len(v.sets)-1])
@@ -75,8 +76,8 @@ func (v *view) revisionNow() int64 {
 	return 0
 }
 
-// countInto writes the numbers of machines.
-func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
+// setCounts writes the numbers of machines into the status.
+func setCounts(status *v1beta1.MachineDeploymentStatus, v *view) {
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas = 0, 0, 0
 	status.UpdatedReplicas, status.UpToDateReplicas, status.FullyLabeledReplicas = 0, 0, 0
 	status.UpToDateReadyReplicas, status.FailedMachines = 0, nil
@@ -102,7 +103,7 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 			if m.Status.Version != "" {
 				versions[m.Status.Version]++
 			}
-			if carries(m.Labels, set.Spec.Template.ObjectMeta.Labels) {
+			if hasLabels(m.Labels, set.Spec.Template.ObjectMeta.Labels) {
 				status.FullyLabeledReplicas++
 			}
 			if machinestate.Failed(m) || machinestate.Unlaunchable(m) != nil {
@@ -111,19 +112,19 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 		}
 	}
 	status.UnavailableReplicas = max(0, v.state.Replicas-status.AvailableReplicas)
-	status.FailedMachines = described(status.FailedMachines, v.replaced)
+	status.FailedMachines = limitFailedMachines(status.FailedMachines, v.failedAndGone)
 	status.RecentFailures = v.recent
 	status.Versions = versionCounts(versions)
 }
 
-// upToDateReady reports whether a machine of the newest revision is Ready and its instance is what its spec asks for.
-// Only a rollout in place changes the specification of an instance, and then what the provider reported before is no
-// proof.
+// upToDateReady reports whether a machine of the newest revision is Ready and its instance matches its specification.
+// Only a rollout in place changes the specification of an instance. After that, an earlier report of the provider is
+// outdated.
 func (v *view) upToDateReady(m *v1beta1.Machine) bool {
 	return machinestate.Ready(m) && machinestate.UpToDate(m) && !(v.state.updatesInPlace() && handover.Updating(m))
 }
 
-// versionCounts returns the most frequent versions, sorted by their names.
+// versionCounts returns the most frequent versions, sorted by name.
 func versionCounts(versions map[string]int32) []v1beta1.VersionCount {
 	var counts []v1beta1.VersionCount
 	for version, n := range versions {
@@ -133,23 +134,24 @@ func versionCounts(versions map[string]int32) []v1beta1.VersionCount {
 	slices.SortFunc(counts, func(a, b v1beta1.VersionCount) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), byName(a, b))
 	})
-	counts = counts[:min(len(counts), mostVersions)]
+	counts = counts[:min(len(counts), maxVersions)]
 	slices.SortFunc(counts, byName)
 	return counts
 }
 
-// described returns as many failed machines as a status lists. Those that were replaced take precedence: after a
-// restart the controller knows them only from the status.
-func described(failed, replaced []v1beta1.FailedMachine) []v1beta1.FailedMachine {
+// limitFailedMachines returns at most maxFailedMachines failed machines. Machines that are gone take precedence,
+// because after a restart the controller knows them only from the status.
+func limitFailedMachines(failed, gone []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := func(a, b v1beta1.FailedMachine) int { return cmp.Compare(a.Name, b.Name) }
 	slices.SortFunc(failed, byName)
-	failed = failed[:min(len(failed), mostFailedMachines-len(replaced))]
-	failed = append(failed, replaced...)
+	failed = failed[:min(len(failed), maxFailedMachines-len(gone))]
+	failed = append(failed, gone...)
 	slices.SortFunc(failed, byName)
 	return failed
 }
 
-func carries(labels, wanted map[string]string) bool {
+// hasLabels reports whether labels include all wanted ones.
+func hasLabels(labels, wanted map[string]string) bool {
 	for key, value := range wanted {
 		if have, ok := labels[key]; !ok || have != value {
 			return false
@@ -169,16 +171,16 @@ func failedMachine(m *v1beta1.Machine) v1beta1.FailedMachine {
 	return failed
 }
 
-// rollout sums up what the condition Progressing depends on.
+// rollout returns the state on which the condition Progressing depends.
 func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDeploymentStatus,
-	still time.Duration) rollout {
+	stalledFor time.Duration) rollout {
 	outdated := v.outdated()
 	before := d.Status
 	r := rollout{
 		paused:         v.state.Paused,
 		frozen:         v.state.Frozen,
 		failing:        v.state.Failing,
-		onlyWanted:     v.current >= 0 && outdated == 0 && v.updating() == 0,
+		onlyCurrent:    v.current >= 0 && outdated == 0 && v.updating() == 0,
 		rejected:       v.rejected,
 		rejectedReason: v.rejectedReason,
 		began:          v.began,
@@ -186,34 +188,34 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 			status.AvailableReplicas > before.AvailableReplicas ||
 			v.state.updatesInPlace() && status.UpToDateReplicas > before.UpToDateReplicas ||
 			status.Replicas-status.UpdatedReplicas < before.Replicas-before.UpdatedReplicas,
-		waiting:  v.plan.Waiting,
-		still:    still,
-		deadline: d.ProgressDeadlineOrDefault(),
+		waiting:    v.plan.Waiting,
+		stalledFor: stalledFor,
+		deadline:   d.ProgressDeadlineOrDefault(),
 	}
 	if v.applied {
 		r.doing = v.doing()
 	}
 	switch {
 	case v.state.VersionSkew != "":
-		r.forPeople = v1beta1.ReasonVersionSkew
+		r.waitReason = v1beta1.ReasonVersionSkew
 	case len(v.plan.Scales) > 0 || outdated == 0:
 	case v.state.Strategy == v1beta1.StrategyOnDelete:
-		r.forPeople = v1beta1.ReasonWaitingForDeletion
-	case v.plan.ForPeople:
-		r.forPeople = v1beta1.ReasonWaitingForSelection
+		r.waitReason = v1beta1.ReasonWaitingForDeletion
+	case v.plan.AwaitsSelection:
+		r.waitReason = v1beta1.ReasonWaitingForSelection
 	case v.state.DisruptionDenied != "":
-		r.forPeople = v1beta1.ReasonWaitingForDisruptionBudget
+		r.waitReason = v1beta1.ReasonWaitingForDisruptionBudget
 	}
 	if v.state.Current >= 0 {
 		r.set = v.state.Sets[v.state.Current].Name
 	}
-	r.complete = r.onlyWanted && status.UpdatedReplicas == v.state.Replicas && status.Replicas == v.state.Replicas &&
+	r.complete = r.onlyCurrent && status.UpdatedReplicas == v.state.Replicas && status.Replicas == v.state.Replicas &&
 		status.AvailableReplicas-v.updating() >= v.state.Replicas
 	return r
 }
 
-// outdated is how many machines of other revisions than the wanted one exist or may still be created. With Recreate it
-// includes those being deleted: the rollout waits until they are gone.
+// outdated returns how many machines of old revisions exist or may still be created. With strategy Recreate, it
+// includes those being deleted, because the rollout waits until they are gone.
 func (v *view) outdated() int32 {
 	var n int32
 	for i, set := range v.state.Sets {
@@ -228,7 +230,7 @@ func (v *view) outdated() int32 {
 	return n
 }
 
-// updating is how many machines of a rollout in place are available, but not up to date.
+// updating returns how many machines of a rollout in place are available, but not up to date.
 func (v *view) updating() (n int32) {
 	if v.state.Strategy != v1beta1.StrategyInPlace {
 		return 0
@@ -239,7 +241,7 @@ func (v *view) updating() (n int32) {
 	return n
 }
 
-// doing says which sets the pass scales.
+// doing returns which sets the pass scales, and why. It is empty if the pass scales none.
 func (v *view) doing() string {
 	parts := make([]string, len(v.plan.Scales))
 	for i, scale := range v.plan.Scales {

@@ -45,7 +45,8 @@ func TestStatusCounts(t *testing.T) {
 		}
 	}
 	v := viewed(t, d, []*v1beta1.MachineSet{old, current}, map[types.UID][]*v1beta1.Machine{
-		old.UID:     {machine("a1", 1, labelled(old, isReady)), machine("a2", 1, isReady), machine("a3", 1, going(isReady))},
+		old.UID: {machine("a1", 1, labelled(old, isReady)), machine("a2", 1, isReady), machine("a3", 1,
+			beingDeleted(isReady))},
 		current.UID: {machine("b1", 1, labelled(old, failedFor(v1beta1.FailureCreateError)))},
 	})
 	status, _ := statusOf(d, v, "app=web", noon)
@@ -62,11 +63,11 @@ func TestStatusCounts(t *testing.T) {
 	}
 	for kind, want := range map[string]string{
 		v1beta1.ConditionAvailable:     "False MinimumReplicasUnavailable 2 of 3 machines are available, at least 3 must be.",
-		v1beta1.ConditionRollingOut:    "True RolloutBlocked 0 of 1 machine of the new revision available, and at least 3 must be available (replicas 3 − maxUnavailable 0) before any of 3 machines of an old revision may go.",
+		v1beta1.ConditionRollingOut:    "True RolloutBlocked 0 of 1 machines of the new revision are available; while machines of an old revision are deleted (3 left), at least 3 must stay available (replicas 3 − maxUnavailable 0).",
 		v1beta1.ConditionProgressing:   "True MachineSetUpdated Set " + current.Name + " is progressing.",
-		v1beta1.ConditionScalingUp:     "False AtDesiredReplicas 3 machines, 3 wanted, 1 more being deleted.",
-		v1beta1.ConditionScalingDown:   "True ScalingDown 3 machines, 3 wanted, 1 more being deleted.",
-		v1beta1.ConditionMachinesReady: "False MachinesNotReady 2 of 3 machines are Ready; b1 is not.",
+		v1beta1.ConditionScalingUp:     "False AtDesiredReplicas The deployment has 3 machines, wants 3, and is deleting 1 more.",
+		v1beta1.ConditionScalingDown:   "True ScalingDown The deployment has 3 machines, wants 3, and is deleting 1 more.",
+		v1beta1.ConditionMachinesReady: "False MachinesNotReady 2 of 3 machines are Ready. Machine b1 is not Ready.",
 	} {
 		c := meta.FindStatusCondition(status.Conditions, kind)
 		if c == nil {
@@ -75,7 +76,7 @@ func TestStatusCounts(t *testing.T) {
 		}
 		got := string(c.Status) + " " + c.Reason + " " + c.Message
 		if kind == v1beta1.ConditionProgressing {
-			got = strings.SplitN(got, ":", 2)[0] + "." // it goes on with the plan's reason
+			got = strings.SplitN(got, ":", 2)[0] + "." // without the explanation
 		}
 		if got != want {
 			t.Errorf("%s is %q, expected %q", kind, got, want)
@@ -83,13 +84,13 @@ func TestStatusCounts(t *testing.T) {
 	}
 	for _, kind := range []string{v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure} {
 		if meta.FindStatusCondition(status.Conditions, kind) != nil {
-			t.Errorf("the condition %s is there although it never denied", kind)
+			t.Errorf("the condition %s exists although it never was True", kind)
 		}
 	}
 }
 
 // Rule: settled-deployment-no-write.
-func TestStatusOfASettledDeploymentDoesNotChange(t *testing.T) {
+func TestStatusOfCompleteDeploymentDoesNotChange(t *testing.T) {
 	d := deployment("b")
 	set := setOf("b", 1, noon)
 	three := int32(3)
@@ -100,14 +101,14 @@ func TestStatusOfASettledDeploymentDoesNotChange(t *testing.T) {
 	d.Status = *first
 	second, requeueAfter := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, machines), "app=web", noon.Add(time.Hour))
 	if diff := cmp.Diff(first, second); diff != "" {
-		t.Errorf("the status changes by itself:\n%s", diff)
+		t.Errorf("the status changes with time alone:\n%s", diff)
 	}
 	if requeueAfter != 0 {
-		t.Errorf("a settled deployment is reconciled again in %s", requeueAfter)
+		t.Errorf("a complete deployment is reconciled again in %s", requeueAfter)
 	}
 }
 
-func TestConditionsThatComeAndGo(t *testing.T) {
+func TestConditionsBecomeTrueAndFalse(t *testing.T) {
 	d := deployment("b")
 	set := setOf("b", 1, noon)
 	report := func() *v1beta1.MachineDeploymentStatus {
@@ -152,18 +153,20 @@ func TestUrgent(t *testing.T) {
 		change func(*v1beta1.MachineDeploymentStatus)
 		want   bool
 	}{
-		"numbers": {func(s *v1beta1.MachineDeploymentStatus) {
+		"replicas": {func(s *v1beta1.MachineDeploymentStatus) {
 			s.Replicas, s.ReadyReplicas = 7, 7
 		}, false},
-		"words":                      {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[2].Message = "else" }, false},
-		"a reason":                   {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[2].Reason = "Y" }, false},
-		"scaling, which comes often": {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[1].Status = "False" }, false},
-		"availability":               {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[0].Status = "False" }, true},
-		"progress":                   {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[2].Status = "False" }, true},
-		"readiness":                  {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[3].Status = "False" }, true},
-		"it stalls":                  {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[4].Status = "True" }, true},
-		"generation":                 {func(s *v1beta1.MachineDeploymentStatus) { s.ObservedGeneration = 2 }, true},
-		"revision":                   {func(s *v1beta1.MachineDeploymentStatus) { s.CurrentRevision = 2 }, true},
+		"a message": {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[2].Message = "else" },
+			false},
+		"a reason": {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[2].Reason = "Y" }, false},
+		"scaling, which changes often": {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[1].Status = "False" },
+			false},
+		"availability": {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[0].Status = "False" }, true},
+		"progress":     {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[2].Status = "False" }, true},
+		"readiness":    {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[3].Status = "False" }, true},
+		"a stall":      {func(s *v1beta1.MachineDeploymentStatus) { s.Conditions[4].Status = "True" }, true},
+		"generation":   {func(s *v1beta1.MachineDeploymentStatus) { s.ObservedGeneration = 2 }, true},
+		"revision":     {func(s *v1beta1.MachineDeploymentStatus) { s.CurrentRevision = 2 }, true},
 	} {
 		after := base.DeepCopy()
 		test.change(after)
@@ -183,10 +186,10 @@ func TestTransitions(t *testing.T) {
 		before, after *v1beta1.MachineDeploymentStatus
 		want          []transition
 	}{
-		{"first", &v1beta1.MachineDeploymentStatus{}, status(v1beta1.ReasonNewMachineSetCreated, "True"), nil},
+		{"first status", &v1beta1.MachineDeploymentStatus{}, status(v1beta1.ReasonNewMachineSetCreated, "True"), nil},
 		{"complete", status(v1beta1.ReasonMachineSetUpdated, "True"), status(v1beta1.ReasonNewMachineSetAvailable, "True"),
 			[]transition{{"Normal", "RolloutComplete", "So."}}},
-		{"complete as before", status(v1beta1.ReasonNewMachineSetAvailable, "True"),
+		{"still complete", status(v1beta1.ReasonNewMachineSetAvailable, "True"),
 			status(v1beta1.ReasonNewMachineSetAvailable, "True"), nil},
 		{"failing", status(v1beta1.ReasonMachineSetUpdated, "True"), status(v1beta1.ReasonRevisionFailing, "False"),
 			[]transition{{"Warning", "RevisionFailing", "So."}}},

@@ -8,7 +8,8 @@ import (
 	"machinist.dev/machinist/internal/platform/tracing"
 )
 
-// traceRollout reports a rollout once the status says that it is over. When it began is in the status before.
+// traceRollout reports a rollout when the new status shows that it has ended. The previous status has the time when it
+// began.
 func (p *pass) traceRollout(before, after *v1beta1.MachineDeploymentStatus) {
 	if !p.Tracer.On() {
 		return

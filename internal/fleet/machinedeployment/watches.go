@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/internal/machine/preservation"
 )
 
-// deploymentsOfSet returns the deployment that controls the set or, if there is none, every deployment that may adopt
-// it.
+// deploymentsOfSet returns the deployment that controls the set or, if there is none, the deployments that may adopt
+// the set.
 func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object) []reconcile.Request {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		if owner.Kind != "MachineDeployment" {
@@ -33,7 +33,7 @@ func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object)
 	var deployments v1beta1.MachineDeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(object.GetNamespace()),
 		client.UnsafeDisableDeepCopy); err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot list the deployments that may adopt a set", "set",
+		logf.FromContext(ctx).Error(err, "Failed to list the deployments that may adopt a set", "set",
 			client.ObjectKeyFromObject(object))
 		return nil
 	}
@@ -50,7 +50,7 @@ func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object)
 	return requests
 }
 
-// deploymentOfMachine returns the deployment that the machine's label names.
+// deploymentOfMachine returns the deployment in the machine's label. It also records failures of the machine.
 func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object) []reconcile.Request {
 	m, ok := object.(*v1beta1.Machine)
 	name := object.GetLabels()[v1beta1.LabelMachineDeployment]
@@ -73,12 +73,12 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// deploymentsOfBudget returns the deployments of a budget's namespace.
+// deploymentsOfBudget returns the deployments in a budget's namespace.
 func (r *Reconciler) deploymentsOfBudget(ctx context.Context, object client.Object) []reconcile.Request {
 	var deployments v1beta1.MachineDeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(object.GetNamespace()),
 		client.UnsafeDisableDeepCopy); err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot list the deployments that may wait for a budget", "budget",
+		logf.FromContext(ctx).Error(err, "Failed to list the deployments that may wait for a budget", "budget",
 			client.ObjectKeyFromObject(object))
 		return nil
 	}
@@ -89,8 +89,8 @@ func (r *Reconciler) deploymentsOfBudget(ctx context.Context, object client.Obje
 	return requests
 }
 
-// deploymentChanged drops changes of the status, which the controller writes itself, and of annotations that no pass
-// depends on.
+// deploymentChanged drops updates of the status, which the controller writes itself, and of annotations on which no
+// pass depends.
 func deploymentChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		deletionBegan(), onUpdate(func(before, after client.Object) bool {
@@ -111,7 +111,7 @@ func onUpdate(changed func(before, after client.Object) bool) predicate.Predicat
 	}}
 }
 
-// setChanged drops changes of the counts in a set's status: a deployment counts machines itself.
+// setChanged drops updates of the counts in a set's status, because a deployment counts machines itself.
 func setChanged() predicate.Predicate {
 	return onUpdate(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.MachineSet)
@@ -127,7 +127,7 @@ func setChanged() predicate.Predicate {
 	})
 }
 
-// machineChanged drops changes that affect neither a plan nor the status.
+// machineChanged drops updates that affect neither a plan nor the status.
 func machineChanged() predicate.Predicate {
 	return onUpdate(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.Machine)
@@ -136,7 +136,7 @@ func machineChanged() predicate.Predicate {
 	})
 }
 
-// machineFields are all fields of a machine that a deployment depends on, except its labels.
+// machineFields are all fields of a machine on which a deployment depends, except its labels.
 type machineFields struct {
 	controller             types.UID
 	deleting, launched     bool
@@ -150,9 +150,10 @@ type machineFields struct {
 	refused                bool
 	marked, preserved      bool
 	priority               string
-	// exchange and exempt are the annotations by which people ask for another machine, or for this one to be left alone.
-	exchange, exempt annotation
-	// version is empty until the machine is Ready: its first version is reported with that, and needs no pass of its own.
+	// replace is the annotation that requests the replacement of the machine. exempt is the one that forbids its
+	// disruption.
+	replace, exempt annotation
+	// version is empty until the machine is Ready. So the first version of a machine triggers no additional pass.
 	version string
 }
 
@@ -172,7 +173,7 @@ func fieldsOf(m *v1beta1.Machine) machineFields {
 		marked:       machinestate.MarkedForDeletion(m),
 		preserved:    preservation.Preserved(m),
 		priority:     m.Annotations[v1beta1.AnnotationDeletePriority],
-		exchange:     annotationOf(m, v1beta1.AnnotationReplace),
+		replace:      annotationOf(m, v1beta1.AnnotationReplace),
 		exempt:       annotationOf(m, v1beta1.AnnotationDoNotDisrupt),
 	}
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {
@@ -184,7 +185,7 @@ func fieldsOf(m *v1beta1.Machine) machineFields {
 	return g
 }
 
-// annotation is whether an object has an annotation, and its value.
+// annotation records whether an object has an annotation, and its value.
 type annotation struct {
 	set   bool
 	value string

@@ -11,7 +11,7 @@ import (
 )
 
 // Rule: changed-spec-goes-first.
-func TestAScaledDeploymentGoesAheadOfNewOnes(t *testing.T) {
+func TestScaledDeploymentGoesAheadOfNewDeployments(t *testing.T) {
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()
 	was, is := &v1beta1.MachineDeployment{}, &v1beta1.MachineDeployment{}
@@ -22,11 +22,11 @@ func TestAScaledDeploymentGoesAheadOfNewOnes(t *testing.T) {
 		}
 	}
 	if _, priority, _ := q.GetWithPriority(); priority <= 0 {
-		t.Errorf("a deployment that was scaled has the priority %d of new ones", priority)
+		t.Errorf("a scaled deployment has priority %d, not more than new deployments", priority)
 	}
 }
 
-func TestAVersionIsReportedOnceTheMachineIsReady(t *testing.T) {
+func TestVersionTriggersPassOnceTheMachineIsReady(t *testing.T) {
 	of := func(version string, change func(*v1beta1.Machine)) *v1beta1.Machine {
 		m := machine("a", 1, change)
 		m.Status.Version = version
@@ -37,9 +37,9 @@ func TestAVersionIsReportedOnceTheMachineIsReady(t *testing.T) {
 		was, is *v1beta1.Machine
 		want    bool
 	}{
-		{"joins, and is not Ready", of("", notReady), of("v1.36.3", notReady), false},
-		{"becomes Ready", of("v1.36.3", notReady), of("v1.36.3", isReady), true},
-		{"its kubelet is upgraded", of("v1.36.3", isReady), of("v1.37.0", isReady), true},
+		{"the machine joins and is not Ready", of("", notReady), of("v1.36.3", notReady), false},
+		{"the machine becomes Ready", of("v1.36.3", notReady), of("v1.36.3", isReady), true},
+		{"the kubelet is upgraded", of("v1.36.3", isReady), of("v1.37.0", isReady), true},
 		{"nothing changes", of("v1.36.3", isReady), of("v1.36.3", isReady), false},
 	} {
 		if got := machineChanged().Update(event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}); got != test.want {
@@ -48,23 +48,23 @@ func TestAVersionIsReportedOnceTheMachineIsReady(t *testing.T) {
 	}
 }
 
-// People ask for the exchange of a machine, or exempt it, by annotations whose value may be empty.
-func TestAnAnnotationAboutDisruptionTriggersThePassThatHeedsIt(t *testing.T) {
+// Annotations that request the replacement of a machine, or exempt it from disruption, may have an empty value.
+func TestDisruptionAnnotationsTriggerPass(t *testing.T) {
 	with := func(key, value string) *v1beta1.Machine {
 		return machine("a", 1, func(m *v1beta1.Machine) { m.Annotations = map[string]string{key: value} })
 	}
-	plain := machine("a", 1, func(*v1beta1.Machine) {})
+	unannotated := machine("a", 1, func(*v1beta1.Machine) {})
 	for _, test := range []struct {
 		name    string
 		was, is *v1beta1.Machine
 		want    bool
 	}{
-		{"asked to be exchanged", plain, with(v1beta1.AnnotationReplace, ""), true},
-		{"exempt", plain, with(v1beta1.AnnotationDoNotDisrupt, ""), true},
-		{"no longer exempt", with(v1beta1.AnnotationDoNotDisrupt, ""), plain, true},
+		{"marked for replacement", unannotated, with(v1beta1.AnnotationReplace, ""), true},
+		{"exempt", unannotated, with(v1beta1.AnnotationDoNotDisrupt, ""), true},
+		{"no longer exempt", with(v1beta1.AnnotationDoNotDisrupt, ""), unannotated, true},
 		{"exempt until another time", with(v1beta1.AnnotationDoNotDisrupt, "2026-05-04T12:00:00Z"),
 			with(v1beta1.AnnotationDoNotDisrupt, "2026-05-04T13:00:00Z"), true},
-		{"another annotation", plain, with("example.com/note", ""), false},
+		{"another annotation", unannotated, with("example.com/note", ""), false},
 	} {
 		if got := machineChanged().Update(event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}); got != test.want {
 			t.Errorf("%s: a pass is triggered: %t", test.name, got)
@@ -78,15 +78,15 @@ func sameKind(object any) bool {
 }
 
 // Rule: version-skew-waits.
-func TestTheAnnotationThatAllowsAVersionTriggersAPass(t *testing.T) {
+func TestAllowVersionSkewAnnotationTriggersPass(t *testing.T) {
 	was := deployment("a")
 	is := was.DeepCopy()
 	is.Annotations = map[string]string{"mine": ""}
 	if deploymentChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
-		t.Error("any annotation triggers a pass")
+		t.Error("an unrelated annotation triggers a pass")
 	}
 	is.Annotations[v1beta1.AnnotationAllowVersionSkew] = ""
 	if !deploymentChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
-		t.Error("the annotation triggers no pass")
+		t.Error("the annotation that allows version skew triggers no pass")
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// actions are the machines that a pass changed, for its events.
+// actions are the machines that a pass changed, by kind of change, for its events.
 type actions struct {
 	created, adopted, released, handedOver, deleted, remediated tally
 }
 
-// apply carries out at most one batch of the plan. again is false if the next round would have to wait.
+// apply carries out at most one batch of the plan. again is false if the pass must end after this round.
 func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	if plan.DependsOnCount() {
 		if confirmed, err := p.confirm(ctx); err != nil || !confirmed {
@@ -47,10 +47,10 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 		return false, err
 	}
 	again = p.create(ctx, plan.Create)
-	return again && !p.late, err
+	return again && !p.cacheStale, err
 }
 
-// confirm reads the set live and reports whether it still is the one that the plan was made for.
+// confirm reads the set live and reports whether the plan still applies to it.
 func (p *pass) confirm(ctx context.Context) (bool, error) {
 	set, decided := &v1beta1.MachineSet{}, p.state.Set
 	if err := p.Live.Get(ctx, p.key, set); err != nil {
@@ -63,16 +63,16 @@ func (p *pass) confirm(ctx context.Context) (bool, error) {
 		set.Annotations[v1beta1.AnnotationReceiveFrom] == decided.Annotations[v1beta1.AnnotationReceiveFrom], nil
 }
 
-// release removes the owner reference from machines that no longer match.
+// release removes the owner reference from machines that no longer match the selector.
 func (p *pass) release(ctx context.Context, machines []*v1beta1.Machine) error {
 	released, err := p.each("release", machines, func(m *v1beta1.Machine) (bool, error) {
 		changed := m.DeepCopy()
 		changed.OwnerReferences = p.withoutOwner(m)
-		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1beta1.AnnotationReleasedFrom, origin(p.state.Set))
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1beta1.AnnotationReleasedFrom, fleetUID(p.state.Set))
 		if m.Labels[v1beta1.LabelMachineSet] == p.state.Set.Name {
 			delete(changed.Labels, v1beta1.LabelMachineSet)
 		}
-		return true, p.Client.Patch(ctx, changed, locked(m))
+		return true, p.Client.Patch(ctx, changed, optimisticPatch(m))
 	})
 	p.done.released.add(released...)
 	return err
@@ -81,18 +81,19 @@ func (p *pass) release(ctx context.Context, machines []*v1beta1.Machine) error {
 // update patches machines in place.
 func (p *pass) update(ctx context.Context, updates []Update) error {
 	machines := make([]*v1beta1.Machine, 0, len(updates))
-	become := make(map[*v1beta1.Machine]*v1beta1.Machine, len(updates))
+	desired := make(map[*v1beta1.Machine]*v1beta1.Machine, len(updates))
 	for _, u := range updates {
 		machines = append(machines, u.From)
-		become[u.From] = u.To
+		desired[u.From] = u.To
 	}
 	updated, err := p.each("update", machines, func(m *v1beta1.Machine) (bool, error) {
-		changed := become[m]
+		changed := desired[m]
 		patch := client.MergeFrom(m)
-		// A merge patch replaces lists as a whole, and an autoscaler may just have renewed its annotation.
+		// A merge patch replaces whole lists, and an autoscaler may just have renewed its annotation. So a patch of these
+		// must fail if the machine was changed meanwhile.
 		if !sameLists(m, changed) ||
 			m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] {
-			patch = locked(m)
+			patch = optimisticPatch(m)
 		}
 		return true, p.Client.Patch(ctx, changed, patch)
 	})
@@ -100,8 +101,8 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 	return err
 }
 
-// adopt takes orphans over, each after a live read: one that is being deleted, or has another controller by now, is
-// of no use.
+// adopt adopts orphans, each after a live read. An orphan that is being deleted by now, or has another controller, is
+// left alone.
 func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	if len(orphans) == 0 {
 		return nil
@@ -129,7 +130,7 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 		if provider != "" && changed.Labels[v1beta1.LabelProvider] == "" {
 			changed.Labels[v1beta1.LabelProvider] = provider
 		}
-		return true, p.Client.Patch(ctx, changed, locked(m))
+		return true, p.Client.Patch(ctx, changed, optimisticPatch(m))
 	})
 	p.done.adopted.add(adopted...)
 	for _, m := range orphans {
@@ -141,12 +142,12 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 }
 
 // scaleDown deletes surplus machines. A machine that was chosen among others, or because it was not available, is
-// deleted only if it has not changed since; otherwise the next round decides again.
+// deleted only if it has not changed since the decision. Otherwise the next round decides again.
 func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	victims := plan.Delete[:min(len(plan.Delete), maxBatch)]
 	if len(victims) > 0 && p.deployment != nil {
-		if p.state.Availability.Elsewhere > 0 { // other sets may be about to delete because of the same count
-			defer p.shared.shrinking.Lock(origin(p.state.Set))()
+		if p.state.Availability.Elsewhere > 0 { // Other sets may be about to delete machines because of the same count.
+			defer p.shared.shrinking.Lock(fleetUID(p.state.Set))()
 		}
 		if victims, err = p.deletable(ctx, victims); err != nil {
 			return err
@@ -169,20 +170,20 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 		return true, err
 	})
 	if err == nil && len(deleted) < len(victims) {
-		p.cacheIsLate()
+		p.markCacheStale()
 	}
 	p.done.deleted.add(deleted...)
 	p.deletionFailed(err)
 	return err
 }
 
-// remediate deletes machines in order to replace them, each after a live read that confirms the reason.
+// remediate deletes machines in order to replace them, each after a live read that confirms the reason for it.
 func (p *pass) remediate(ctx context.Context, plan Plan) error {
 	candidates := plan.Remediate
 	if len(candidates) == 0 {
 		return nil
 	}
-	defer p.shared.remediating.Lock(origin(p.state.Set))()
+	defer p.shared.remediating.Lock(fleetUID(p.state.Set))()
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}
@@ -215,22 +216,22 @@ func (p *pass) remediate(ctx context.Context, plan Plan) error {
 			p.Remediated(remediationReason(m))
 		}
 	}
-	p.noteRemediated(deleted)
+	p.recordRemediated(deleted)
 	if err == nil && len(deleted) < len(tried) {
-		p.cacheIsLate()
+		p.markCacheStale()
 	}
 	p.done.remediated.add(deleted...)
 	p.deletionFailed(err)
 	return err
 }
 
-// noteRemediated records machines that were deleted in order to replace them.
-func (p *pass) noteRemediated(deleted []*v1beta1.Machine) {
+// recordRemediated records machines that were deleted in order to replace them.
+func (p *pass) recordRemediated(deleted []*v1beta1.Machine) {
 	lost, broken := splitLost(deleted)
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
 	again := false
 	for _, m := range lost {
-		// A machine that was itself a replacement, of either kind, counts as one of this kind from now on.
+		// If the machine was itself a replacement, for whatever reason, it counts as a lost replacement from now on.
 		again = again || slices.Contains(p.known.lostReplacements, m.Name)
 		p.known.lostReplacements = p.known.lostReplacements.Begin(m.Name)
 		in = in.without(m.Name)
@@ -242,14 +243,14 @@ func (p *pass) noteRemediated(deleted []*v1beta1.Machine) {
 		in = in.Begin(m.Name)
 		p.known.lostReplacements = p.known.lostReplacements.without(m.Name)
 	}
-	p.known.failing.add(broken, p.state.Now)
+	p.known.failureStreak.add(broken, p.state.Now)
 	if len(broken) > 0 {
 		p.known.remediation.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
 	}
 	p.shared.keepReplacements(p.state.Set.UID, in)
 }
 
-// each calls f for every machine and returns those for which it succeeded. A machine that is gone is not an error.
+// each calls f for every machine and returns the machines for which f succeeded. It ignores NotFound errors.
 func (p *pass) each(verb string, machines []*v1beta1.Machine,
 	f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
 	done := make([]bool, len(machines))
@@ -261,26 +262,26 @@ func (p *pass) each(verb string, machines []*v1beta1.Machine,
 			errs[i] = fmt.Errorf("%s machine %s: %w", verb, machines[i].Name, err)
 		}
 	})
-	var did []*v1beta1.Machine
+	var succeeded []*v1beta1.Machine
 	for i, m := range machines {
 		if done[i] {
-			did = append(did, m)
+			succeeded = append(succeeded, m)
 		}
 		if freshness.Ambiguous(errs[i]) {
 			p.known.cache.Invalidate()
 			p.shared.invalidateCache()
 		}
 	}
-	return did, errors.Join(errs...)
+	return succeeded, errors.Join(errs...)
 }
 
-// cacheIsLate ends the pass after the present round: from the same cache it would decide the same again.
-func (p *pass) cacheIsLate() {
-	p.late = true
+// markCacheStale ends the pass after the present round. Another round would make the same decision from the same cache.
+func (p *pass) markCacheStale() {
+	p.cacheStale = true
 	p.requeueIn(queueing.ConflictDelay)
 }
 
-// deletionFailed records an error for the condition ReplicaFailure.
+// deletionFailed records an error for the condition ReplicaFailure. It ignores conflicts, which the next pass retries.
 func (p *pass) deletionFailed(err error) {
 	if err != nil && !onlyConflicts(err) {
 		p.failure = Reason{v1beta1.ReasonMachineDeleteFailed, wording.Brief(err.Error())}
@@ -294,17 +295,18 @@ func (p *pass) withoutOwner(m *v1beta1.Machine) []metav1.OwnerReference {
 	})
 }
 
-// reference returns a machine that has only its name and UID, for calls that need no more.
+// reference returns a Machine object with only the name and UID of m, for requests that need no more.
 func reference(m *v1beta1.Machine) *v1beta1.Machine {
 	return &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID}}
 }
 
-// locked returns a patch that fails if the machine was changed since it was read.
-func locked(m *v1beta1.Machine) client.Patch {
+// optimisticPatch returns a merge patch that fails if the machine was changed since it was read.
+func optimisticPatch(m *v1beta1.Machine) client.Patch {
 	return client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})
 }
 
-// remediationReason is why a machine is replaced.
+// remediationReason returns why a machine is replaced: its failure, its interruption notice or the policy that
+// requested it.
 func remediationReason(m *v1beta1.Machine) string {
 	if machinestate.Failed(m) {
 		return string(m.Status.FailureReason)

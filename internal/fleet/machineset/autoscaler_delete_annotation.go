@@ -7,20 +7,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deleteAnnotationLifetime is how long an autoscaler's delete annotation stays on a machine while nothing is scaled
-// down. The autoscaler removes it when it could not lower replicas; an older one is from an autoscaler that died in
-// between.
+// deleteAnnotationLifetime is how long an autoscaler's delete annotation stays on a machine if no scale-down follows.
+// The autoscaler removes the annotation itself if it cannot lower replicas, unless it is terminated in between.
 const deleteAnnotationLifetime = 15 * time.Minute
 
-// deleteAnnotationLayout is what cluster-autoscaler's clusterapi provider writes: time.Now().String() with its
-// monotonic reading, a form that no person would choose. (kubernetes/autoscaler,
-// cloudprovider/clusterapi/clusterapi_unstructured.go, MarkMachineForDeletion.)
+// deleteAnnotationLayout is the format that cluster-autoscaler's clusterapi provider writes: time.Now().String(), which
+// includes the monotonic clock reading and is not written by hand. See MarkMachineForDeletion in kubernetes/autoscaler,
+// cloudprovider/clusterapi/clusterapi_unstructured.go.
 const deleteAnnotationLayout = "2006-01-02 15:04:05.999999999 -0700 MST"
 
 var monotonicReading = regexp.MustCompile(` m=[+-][0-9]+\.[0-9]+$`)
 
-// autoscalerDeleteAnnotation returns when an autoscaler annotated the machine for deletion; false if the annotation is
-// missing or a person's.
+// autoscalerDeleteAnnotation returns when an autoscaler annotated the machine for deletion. It returns false if the
+// annotation is missing or was not written by an autoscaler.
 func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	value, ok := m.Annotations[v1beta1.AnnotationDeleteMachine]
 	if !ok {
@@ -34,8 +33,8 @@ func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	return marked, err == nil
 }
 
-// deleteAnnotationExpiresIn returns for how much longer an autoscaler's delete annotation is valid; false if there is
-// none.
+// deleteAnnotationExpiresIn returns for how much longer an autoscaler's delete annotation is valid. It returns false if
+// there is no such annotation.
 func deleteAnnotationExpiresIn(m *v1beta1.Machine, now time.Time) (time.Duration, bool) {
 	marked, ok := autoscalerDeleteAnnotation(m)
 	if !ok {

@@ -20,40 +20,40 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// availabilityPoll is how often a set checks whether the deployment can spare the available machines that it would
-// delete: it gets no events of other sets' machines.
+// availabilityPoll is how often a set checks whether the deployment can spare the available machines that the set would
+// delete. The set gets no events of other sets' machines.
 const availabilityPoll = time.Second
 
 // Availability is how many available machines a deployment needs.
 //
-// When a deployment lowers the replicas of a set, it counts on machines that are not available. One of them may
-// become available before the set acts: then the set would delete an available machine that the deployment did not
-// mean to lose. So the set counts the available machines of all sets right before it deletes (package victims). The
-// deployment counts machines whose deletion is blocked as existing ones (draft.blockedDeletions).
+// When a deployment lowers the replicas of a set, it expects the set to delete machines that are not available. One of
+// them may become available before the set acts. The set would then delete an available machine that the deployment
+// needs. So the set counts the available machines of all sets right before it deletes any (package victims). The
+// deployment treats machines whose deletion is blocked as existing ones (draft.blockedDeletions).
 type Availability struct {
-	// MinAvailable is how many machines must stay available over all sets of the deployment. For a set without one it is
-	// the set's replicas, so that a surplus consists of machines that are not available as far as possible.
+	// MinAvailable is how many machines must stay available over all sets of the deployment. For a standalone set it is
+	// the set's replicas, so that the surplus consists of unavailable machines as far as possible.
 	MinAvailable int
-	// Elsewhere is how many machines are available in its other sets.
+	// Elsewhere is how many machines are available in the deployment's other sets.
 	Elsewhere int
-	// UpToDate says that only machines count whose instance is up to date.
+	// UpToDate is true if a machine counts only if its instance is up to date.
 	UpToDate bool
 }
 
-// counts reports whether a machine of the set counts as available.
+// counts reports whether a machine counts as available.
 func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 	return machinestate.Live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
 }
 
-// choose returns which machines of a set with a surplus may be deleted now, in the order of deletion, and which are
-// blocked.
+// choose returns which surplus machines may be deleted now, and which are blocked. order contains all machines of the
+// set in the order of deletion.
 func (k Availability) choose(s State, order []*v1beta1.Machine, surplus int) (may, blocked []*v1beta1.Machine) {
 	if k.MinAvailable <= 0 {
 		return order[:surplus], nil
 	}
 	available := func(m *v1beta1.Machine) bool { return k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
-	plain, others := s.sorted()
-	spare := k.Elsewhere - k.MinAvailable + len(plain)
+	steady, others := s.splitSteady()
+	spare := k.Elsewhere - k.MinAvailable + len(steady)
 	for _, m := range others {
 		if available(m) {
 			spare++
@@ -62,17 +62,17 @@ func (k Availability) choose(s State, order []*v1beta1.Machine, surplus int) (ma
 	return victims.Choose(order, surplus, spare, available)
 }
 
-// message says why deletions are blocked.
+// message returns a message about why deletions are blocked.
 func (k Availability) message(blocked []*v1beta1.Machine) string {
-	return fmt.Sprintf("Machine %s is available and stays: at least %s must be available.",
+	return fmt.Sprintf("Machine %s is available and is not deleted yet: at least %s must stay available.",
 		first(blocked, 1)[0].Name, wording.Count(k.MinAvailable, "machine"))
 }
 
-// readAvailability finds out how many available machines must stay, for a set that has too many machines.
+// readAvailability determines how many available machines must stay, if the set has too many machines.
 func (p *pass) readAvailability(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.Availability = Availability{}
-	if s.Alone {
+	if s.Standalone {
 		s.Availability.MinAvailable = int(s.Set.ReplicasOrDefault())
 	}
 	// A deployment that is being deleted, or whose strategy is invalid, blocks nothing.
@@ -95,8 +95,8 @@ func (p *pass) readAvailability(ctx context.Context) error {
 	return nil
 }
 
-// availableElsewhere counts the available machines of the deployment's other sets: in the cache if that may be
-// trusted, or else in a live LIST.
+// availableElsewhere counts the available machines of the deployment's other sets. It uses the cache if that may be
+// trusted, and a live LIST otherwise.
 func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, err error) {
 	siblings, err := p.siblings(ctx)
 	if err != nil || len(siblings) == 0 {
@@ -121,7 +121,7 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&p.deployment.Spec.Selector)
 	if err != nil {
-		return 0, nil // They cannot be listed.
+		return 0, nil // With an invalid selector, the machines cannot be listed.
 	}
 	began := p.shared.cacheMark()
 	list := &v1beta1.MachineList{}
@@ -143,9 +143,10 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	return n, nil
 }
 
-// deletable returns which of the chosen machines may be deleted according to the deployment as it is now: it may have
-// changed since it lowered the set's replicas. Other sets of the deployment count the same machines. So if they have
-// any, the caller locks sharedState.shrinking until the victims are deleted.
+// deletable returns which of the chosen machines may still be deleted, according to a live read of the deployment. The
+// deployment may have changed since it lowered the set's replicas. Other sets of the deployment count the same
+// machines. So if the other sets have available machines, the caller must hold sharedState.shrinking until the victims
+// are deleted.
 func (p *pass) deletable(ctx context.Context, chosen []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {

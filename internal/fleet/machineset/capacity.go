@@ -9,20 +9,22 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// capacityPoll is how often a set whose deployment has as many machines as it may have checks whether it has fewer:
-// the set gets no events of other sets' machines.
+// capacityPoll is how often a set without capacity checks whether the other sets of its deployment have fewer machines.
+// The set gets no events of their machines.
 const capacityPoll = time.Second
 
 // noCapacity is the message of a set that waits for capacity.
-const noCapacity = "The deployment has as many machines as replicas + maxSurge allow. The set creates more when its other sets have fewer."
+const noCapacity = "The deployment has as many machines as replicas + maxSurge allow. " +
+	"This set creates more when the other sets of the deployment have fewer."
 
-// readCapacity finds out by how many the set's replicas exceed what replicas + maxSurge of the deployment leave to
-// it. The deployment kept that bound when it raised the set's replicas, but another set may have more machines than
-// the deployment knew, because their deletion is blocked (rule set-keeps-deployment-available).
+// readCapacity determines how many of the set's replicas exceed the capacity that is left for the set. All sets of the
+// deployment together may have replicas + maxSurge machines. The deployment kept this bound when it raised the set's
+// replicas. But another set may have more machines than the deployment knew, because their deletion is blocked (rule
+// set-keeps-deployment-available).
 func (p *pass) readCapacity(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.OverCapacity = 0
-	// People may scale the sets of a paused deployment as they like.
+	// Administrators may scale the sets of a paused deployment as they like.
 	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() || p.live >= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}
@@ -44,11 +46,11 @@ func (p *pass) readCapacity(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		has := countLive(machines)
+		used := countLive(machines)
 		if sibling.DeletionTimestamp.IsZero() {
-			has = max(has, int(sibling.ReplicasOrDefault()))
+			used = max(used, int(sibling.ReplicasOrDefault()))
 		}
-		capacity -= has
+		capacity -= used
 	}
 	s.OverCapacity = max(0, int(s.Set.ReplicasOrDefault())-capacity)
 	return nil

@@ -24,21 +24,21 @@ import (
 const (
 	defaultConcurrency = 10
 
-	// parallelWrites bounds the requests that one set has under way at a time.
+	// parallelWrites is the maximum number of parallel write requests of one set.
 	parallelWrites = 64
 
-	// confirmedBatch is how many machines a set creates at once when its last creations succeeded.
+	// confirmedBatch is how many machines a set creates first in a pass if its last creations succeeded.
 	confirmedBatch = 16
 
-	// maxBatch is how many machines a set creates or deletes until it counts again.
+	// maxBatch is the maximum number of machines that a set creates or deletes before it counts its machines again.
 	maxBatch = 500
 
 	// cacheLag, plus cacheLagPerMachine for each machine of a set, is how long the set waits for its cache before it lists
-	// machines live: an event of any machine updates the cache, and a LIST costs as much as writing several machines.
+	// machines live. Waiting usually avoids the LIST, which costs as much as writing several machines.
 	cacheLag           = 50 * time.Millisecond
 	cacheLagPerMachine = 100 * time.Microsecond
 
-	// maxRounds bounds one pass. More is left to the next one, so that other sets have their turn.
+	// maxRounds is the maximum number of rounds of one pass. The next pass continues after other sets had their turn.
 	maxRounds = 64
 )
 
@@ -46,39 +46,41 @@ const (
 type Options struct {
 	// Client reads the control cluster from the cache, including this process's own writes, and writes to it.
 	Client client.Client
-	// Live reads the control cluster itself.
+	// Live reads from the API server of the control cluster, without a cache.
 	Live client.Reader
 	// Recorder records events on MachineSets.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Concurrency is the number of sets worked on at once. Default 10.
+	// Concurrency is the maximum number of sets that are reconciled in parallel. Defaults to 10.
 	Concurrency int
 
-	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is
-	// not known: then the reconciler counts from live reads only. Register sets it from the manager's cache if it is nil.
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if that
+	// version is unknown. In that case the reconciler counts from live reads only. If the field is nil, Register sets it
+	// from the manager's cache.
 	MachineCacheVersion func() string
-	// Stopped returns why this process must not create or remediate now; an empty reason means that it may. Default: it
-	// always may.
+	// Stopped returns why this process must not create or remediate machines now. An empty reason means that it may. If
+	// the field is nil, it always may.
 	Stopped func() Reason
-	// Run calls f for each of 0 to n-1 and returns when all have returned. Default: in parallel.
+	// Run calls f for each of 0 to n-1 and returns when all calls have returned. Defaults to parallel calls.
 	Run func(n int, f func(i int))
-	// NewName returns a name for a new Machine of a set, never the same twice. Default: the set's name with 5 random
-	// characters.
+	// NewName returns a name for a new Machine of a set, and never the same name twice. Defaults to the set's name with 5
+	// random characters.
 	NewName func(set string) string
 	// Remediated is called for each machine that was deleted in order to replace it, for a metric. The reason is the
-	// machine's failure or the policy that found it unhealthy. Default: not called.
+	// machine's failure or the policy that found it unhealthy. It may be nil.
 	Remediated func(reason string)
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Ledger is asked before machines are disrupted; nil allows all.
+	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decided are the generations of sets that the same process wrote by what is in Client's cache; may be nil.
+	// Decided records the generations of sets that this process wrote from what its cache already contained. It may be
+	// nil.
 	Decided *freshness.Decisions
-	// Tracer reports traces; nil where they are off.
+	// Tracer reports traces. It is nil if traces are off.
 	Tracer *tracing.Tracer
 }
 
-// Reconciler keeps the number of machines of MachineSets.
+// Reconciler keeps the number of machines of each MachineSet at spec.replicas.
 type Reconciler struct {
 	Options
 	shared    *sharedState
@@ -102,7 +104,7 @@ func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, shared: newSharedState(), ownWrites: &wiring.OwnWrites{}}
 }
 
-// Reconcile makes one pass over a set.
+// Reconcile runs one pass over a set.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	r.Metrics.lead()
 	p := &pass{Reconciler: r, key: req.NamespacedName, began: r.Clock.Now(), notAdoptable: map[types.UID]bool{}}
@@ -113,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	switch {
 	case errors.Is(err, errGone):
 		r.Decided.Forget(r.shared.forget(req.NamespacedName))
-		r.Ledger.Waits(asker(req.NamespacedName), nil)
+		r.Ledger.RecordWaiting(asker(req.NamespacedName), nil)
 		return reconcile.Result{}, nil
 	case errors.Is(err, errReplicasStored):
 		return reconcile.Result{}, nil
@@ -132,23 +134,23 @@ type pass struct {
 	known      *setState
 	state      State
 	deployment *v1beta1.MachineDeployment
-	// live is how many of the machines are not being deleted.
+	// live is the number of machines that are not being deleted.
 	live int
-	// trusted says that the machines may be counted, asNewAsSpec that they are at least as new as the set's spec.
+	// trusted is true if the machines may be counted, asNewAsSpec if they are at least as new as the set's spec.
 	trusted, asNewAsSpec bool
 
-	// batch is how many machines the next round may create; 0 before the first.
+	// batch is how many machines the next round may create. It is 0 before the first round.
 	batch int
 	// notAdoptable are machines that look like orphans in the cache, but not in a live read.
 	notAdoptable map[types.UID]bool
 	// failure is why a machine could not be created or deleted.
 	failure Reason
-	// deletionBlocked says that the deployment still needs machines that the plan would have deleted.
+	// deletionBlocked is true if the deployment still needs machines that the plan would have deleted.
 	deletionBlocked bool
-	// late says that the cache has machines, or reasons to replace machines, that the API server no longer has.
-	late bool
-	done actions
-	// requeueAfter is when to reconcile again without an event; zero is never.
+	// cacheStale is true if the cache has machines, or reasons to replace machines, that the API server no longer has.
+	cacheStale bool
+	done       actions
+	// requeueAfter is when to reconcile again without an event. Zero means never.
 	requeueAfter time.Duration
 }
 
@@ -170,14 +172,14 @@ func (p *pass) run(ctx context.Context) error {
 		again, err := p.apply(ctx, plan)
 		if err != nil || !again {
 			p.requeueIn(plan.Wait)
-			return firstOf(err, p.reportAfter(ctx))
+			return firstError(err, p.reportAfter(ctx))
 		}
 	}
 	p.requeueIn(time.Millisecond)
 	return p.reportAfter(ctx)
 }
 
-// decide returns the plan for what is observed now.
+// decide observes the set and its machines, and returns the plan for them.
 func (p *pass) decide(ctx context.Context) (Plan, error) {
 	if err := p.observe(ctx); err != nil {
 		return Plan{}, err
@@ -198,17 +200,17 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		}
 		plan = Decide(p.state)
 	}
-	p.Ledger.Waits(asker(p.key), plan.Denied, plan.planned...)
+	p.Ledger.RecordWaiting(asker(p.key), plan.Denied, plan.planned...)
 	var wait time.Duration
 	plan.Update, wait = p.known.dueUpdates(plan.Update, p.state.Now)
 	p.requeueIn(wait)
 	return plan, nil
 }
 
-// count counts the machines, and reads the limits that the set shares with the other sets of its deployment.
+// count counts the machines and reads the limits that the set shares with the other sets of its deployment.
 func (p *pass) count(ctx context.Context) error {
-	p.state.Plain, p.state.Others = p.known.plain.sort(p.state.Set, p.state.Machines, p.state.Now)
-	p.live = len(p.state.Plain) + countLive(p.state.Others)
+	p.state.Steady, p.state.Others = p.known.steady.sort(p.state.Set, p.state.Machines, p.state.Now)
+	p.live = len(p.state.Steady) + countLive(p.state.Others)
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}
@@ -221,36 +223,36 @@ func (p *pass) count(ctx context.Context) error {
 	return p.readAvailability(ctx)
 }
 
-// needsLive reports whether the plan must be made again from a live LIST, and the resource version that the LIST must
-// have reached: "" asks for the newest.
+// needsLive reports whether the plan must be made again from a live LIST. atLeast is the resource version that the LIST
+// must have reached, or "" if it must be the newest one.
 func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	switch {
 	case plan.DependsOnCount() && !p.trusted:
 		return true, ""
 	case plan.Chosen && !p.asNewAsSpec:
 		return true, p.known.specVersion
-	case plan.Create > 0 && !p.asNewAsSpec && p.exchanges():
-		// The deployment raises replicas for machines that were handed over. Unless the set has seen such a machine, it
+	case plan.Create > 0 && !p.asNewAsSpec && p.mayReceiveMachines():
+		// The deployment raises replicas for machines that were handed over. A set that has not seen such a machine yet
 		// would create another one.
 		return true, p.known.specVersion
 	}
 	return false, ""
 }
 
-// exchanges reports whether the set may just have received machines from other sets of its deployment.
-func (p *pass) exchanges() bool {
+// mayReceiveMachines reports whether the set may just have received machines from other sets of its deployment.
+func (p *pass) mayReceiveMachines() bool {
 	return handover.Receives(p.state.Set) || p.deployment != nil &&
 		p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
 }
 
-// requeueIn asks for another pass after d at the latest; zero is never.
+// requeueIn requests another pass after d at the latest. Zero means never.
 func (p *pass) requeueIn(d time.Duration) {
 	if d > 0 && (p.requeueAfter == 0 || d < p.requeueAfter) {
 		p.requeueAfter = d
 	}
 }
 
-func firstOf(errs ...error) error {
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err

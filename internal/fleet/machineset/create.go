@@ -25,8 +25,8 @@ const (
 	nameAttempts = 5
 )
 
-// create makes at most n machines, no more than the batch allows. The batch doubles with every round that succeeds,
-// so a set whose machines a quota or a webhook rejects makes a few requests and not thousands.
+// create creates at most n machines, and no more than the batch allows. The batch doubles with every round that
+// succeeds. So if a quota or a webhook rejects the machines of a set, the set sends a few requests and not thousands.
 func (p *pass) create(ctx context.Context, n int) (again bool) {
 	if p.batch == 0 {
 		p.batch = max(1, p.known.batch)
@@ -41,24 +41,24 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 
 	var names []string
 	var failure error
-	for _, b := range results {
-		if b.machine != nil {
-			names = append(names, b.machine.Name)
+	for _, result := range results {
+		if result.machine != nil {
+			names = append(names, result.machine.Name)
 		}
-		if b.machine != nil && !b.existed {
-			p.done.created.add(b.machine)
+		if result.machine != nil && !result.existed {
+			p.done.created.add(result.machine)
 		}
 		// The cache may not have a machine that existed already.
-		if b.existed || freshness.Ambiguous(b.err) {
+		if result.existed || freshness.Ambiguous(result.err) {
 			p.known.cache.Invalidate()
 		}
-		failure = firstOf(failure, b.err)
+		failure = firstError(failure, result.err)
 	}
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
-	// Replacements that use up budget come first: so the budget is never exceeded.
-	blank := in.blank()
+	// Replacements that count towards the budget come first, so that the budget is never exceeded.
+	unassigned := in.unassigned()
 	p.shared.keepReplacements(p.state.Set.UID, in.Assign(names))
-	p.known.lostReplacements = p.known.lostReplacements.Assign(names[min(blank, len(names)):])
+	p.known.lostReplacements = p.known.lostReplacements.Assign(names[min(unassigned, len(names)):])
 
 	if failure == nil {
 		p.batch = min(2*p.batch, maxBatch)
@@ -70,10 +70,11 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 	if apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause) {
 		return false // Nothing can be created or recorded here any more.
 	}
-	logf.FromContext(ctx).Info("Creating machines failed", "asked", n, "created", len(names), "cause", failure.Error())
+	logf.FromContext(ctx).Info("Failed to create machines", "requested", n, "created", len(names), "cause",
+		failure.Error())
 	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, wording.Brief(failure.Error())}
 	p.known.creationFailure = p.failure
-	// Counted from the answer, which may take longer than the wait. The pass may reconcile once more at a later time.
+	// The backoff starts at the API server's answer, which may have taken longer than the backoff itself.
 	now := p.Clock.Now()
 	p.known.creation.fail(now, minCreationBackoff, maxCreationBackoff)
 	p.requeueIn(p.known.creation.until.Sub(now))
@@ -87,8 +88,8 @@ type createResult struct {
 	err     error
 }
 
-// createOne makes one machine. It chooses the name before the call, so that it recognises a call that took effect
-// although it seemed to fail.
+// createOne creates one machine. It chooses the name before the request, so that it recognizes a machine that was
+// created although the request seemed to fail.
 func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) createResult {
 	var err error
 	for range nameAttempts {
@@ -113,8 +114,8 @@ func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) create
 	return createResult{err: fmt.Errorf("create machine: %w", err)}
 }
 
-// provider returns the provider of the set's machines, "" if it is not known yet: their provider then finds them
-// itself.
+// provider returns the provider of the set's machines, or "" if it is not known yet. In that case the provider process
+// adds the label itself.
 func (p *pass) provider(ctx context.Context) string {
 	spec := &p.state.Set.Spec.Template.Spec
 	if spec.ClassRef == nil {
@@ -123,7 +124,7 @@ func (p *pass) provider(ctx context.Context) string {
 	class := &v1beta1.MachineClass{}
 	if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: spec.ClassRef.Name},
 		class); err != nil {
-		logf.FromContext(ctx).V(1).Info("The provider of the class is not known yet", "class", spec.ClassRef.Name, "cause",
+		logf.FromContext(ctx).V(1).Info("Provider of the class is not known yet", "class", spec.ClassRef.Name, "cause",
 			err.Error())
 		return ""
 	}

@@ -18,19 +18,19 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Disruption is what a plan has to know about budgets.
+// Disruption is the part of a State that limits disruptions.
 type Disruption struct {
-	// Ask returns which of the candidates may be disrupted now, and which not. Nil stands for all of them: there is no
-	// budget, and no machine is exempt.
+	// Ask returns which of the candidates may be disrupted now, and which may not. A nil Ask allows all of them, because
+	// there is no budget and no machine is exempt.
 	Ask func(candidates []disruption.Candidate) (may []disruption.Candidate, denied []disruption.Denial)
-	// Outdated says that the set is of an old revision of its deployment.
+	// Outdated is true if the set belongs to an old revision of its deployment.
 	Outdated bool
-	// ScaleDown is how many machines of a deployment's set go because people want fewer, and not because of a rollout or
-	// an exchange.
+	// ScaleDown is how many machines of a deployment's set are deleted because the deployment was scaled down, and not
+	// because of a rollout or a replacement.
 	ScaleDown int
 }
 
-// ask asks the budgets about machines, all for one reason, and returns those that may be disrupted, in the same order.
+// ask asks the budgets about machines and returns those that may be disrupted, in the same order.
 func (p *Plan) ask(s State, machines []*v1beta1.Machine,
 	reason func(*v1beta1.Machine) v1beta1.DisruptionReason) (may []*v1beta1.Machine, denied []disruption.Denial) {
 	if s.Ask == nil || len(machines) == 0 {
@@ -55,18 +55,18 @@ func (p *Plan) ask(s State, machines []*v1beta1.Machine,
 	return may, denied
 }
 
-// hold takes the machines out of Delete that budgets hold back. A scale-down asks none.
-func (p *Plan) hold(s State) {
+// removeDenied removes from Delete the machines that budgets hold back. A scale-down does not need room in budgets.
+func (p *Plan) removeDenied(s State) {
 	if s.Ask == nil {
 		return
 	}
-	var asking []*v1beta1.Machine
+	var needRoom []*v1beta1.Machine
 	for _, m := range p.Delete {
 		if s.Outdated || machinestate.Exchanged(m) {
-			asking = append(asking, m)
+			needRoom = append(needRoom, m)
 		}
 	}
-	_, denied := p.ask(s, asking, func(m *v1beta1.Machine) v1beta1.DisruptionReason {
+	_, denied := p.ask(s, needRoom, func(m *v1beta1.Machine) v1beta1.DisruptionReason {
 		if machinestate.Exchanged(m) {
 			return disruption.ReasonOfExchange(m)
 		}
@@ -81,7 +81,7 @@ func (p *Plan) hold(s State) {
 	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(m *v1beta1.Machine) bool { return stays[m.UID] })
 }
 
-// deny records machines that budgets hold back, and when to ask again.
+// deny records machines that budgets hold back, and requests another plan to ask again.
 func (p *Plan) deny(denied []disruption.Denial) {
 	p.Denied = append(p.Denied, denied...)
 	if len(denied) > 0 {
@@ -89,9 +89,9 @@ func (p *Plan) deny(denied []disruption.Denial) {
 	}
 }
 
-// takeTurns records what the plan disrupts of what it asked for. Something may come before it is carried out, and
-// nobody who goes after these machines may take their room meanwhile.
-func (p *Plan) takeTurns() {
+// recordPlanned records which of the asked candidates the plan disrupts. If the plan is carried out later, candidates
+// with a lower priority must not take the room of these machines meanwhile.
+func (p *Plan) recordPlanned() {
 	if len(p.asked) == 0 {
 		return
 	}
@@ -106,7 +106,7 @@ func (p *Plan) takeTurns() {
 	}
 }
 
-// waitForWindows asks for another plan when a budget that holds machines back may change by itself.
+// waitForWindows requests another plan when a window changes a budget that holds machines back, or an exemption ends.
 func (p *Plan) waitForWindows(now time.Time) {
 	for _, d := range p.Denied {
 		if in := d.Until.Sub(now); !d.Until.IsZero() && in > 0 {
@@ -115,9 +115,10 @@ func (p *Plan) waitForWindows(now time.Time) {
 	}
 }
 
-// exemptLast puts machines last that must not be disrupted, so that others are deleted if any may. They are among some.
-func exemptLast(machines, some []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
-	if !slices.ContainsFunc(some, func(m *v1beta1.Machine) bool {
+// exemptLast moves machines that are exempt from disruption to the end, so that other machines are deleted if possible.
+// All exempt machines are among mayBeExempt.
+func exemptLast(machines, mayBeExempt []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
+	if !slices.ContainsFunc(mayBeExempt, func(m *v1beta1.Machine) bool {
 		_, exempt := disruption.ExemptUntil(m, now)
 		return exempt
 	}) {
@@ -131,15 +132,15 @@ func exemptLast(machines, some []*v1beta1.Machine, now time.Time) []*v1beta1.Mac
 	return machines
 }
 
-// readDisruption finds out whether machines of the set may be denied.
+// readDisruption prepares State.Disruption. If no budget and no exemption concerns the set, Ask stays nil.
 func (p *pass) readDisruption(ctx context.Context) error {
 	s := &p.state
 	s.Disruption = Disruption{}
 	if !s.mayDisrupt(p.live) {
 		return nil
 	}
-	_, others := s.sorted()
-	concerned, err := p.Ledger.Concerns(ctx, p.key.Namespace, others)
+	_, others := s.splitSteady()
+	concerned, err := p.Ledger.MayDeny(ctx, p.key.Namespace, others)
 	if err != nil || !concerned {
 		return err
 	}
@@ -159,18 +160,18 @@ func (p *pass) readDisruption(ctx context.Context) error {
 	return p.readRollout(ctx)
 }
 
-// mayDisrupt reports whether a plan may ask budgets about a machine at all: a set that is settled reads none. live is
-// how many machines are not being deleted.
+// mayDisrupt reports whether a plan may disrupt a machine at all. If not, the pass does not read budgets. live is the
+// number of machines that are not being deleted.
 func (s *State) mayDisrupt(live int) bool {
-	_, others := s.sorted()
+	_, others := s.splitSteady()
 	return s.Set.Spec.Template.Spec.ExpireAfter != nil || live > int(s.Set.ReplicasOrDefault()) ||
 		slices.ContainsFunc(others, func(m *v1beta1.Machine) bool {
 			return machinestate.Live(m) && (machinestate.ToBeReplaced(m) || machinestate.Exchanged(m))
 		})
 }
 
-// readRollout finds out whether the set is outdated, and how many of the deployment's machines are more than a rollout
-// may have: those go because people want fewer.
+// readRollout determines whether the set is outdated, and how many machines of the deployment exceed what a rollout may
+// have. These machines are deleted because the deployment was scaled down.
 func (p *pass) readRollout(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	siblings, err := p.siblings(ctx)
@@ -196,9 +197,9 @@ func (p *pass) readRollout(ctx context.Context) error {
 	}
 	surge := int(limits.MaxSurge)
 	if s.Outdated {
-		surge = min(surge, newer) // What a rollout makes first is of a newer revision.
+		surge = min(surge, newer) // The machines that a rollout creates first belong to a newer revision.
 	} else {
-		surge = min(surge, int(disruption.ExchangeSurge(s.Set)))
+		surge = min(surge, int(disruption.ReplacementSurge(s.Set)))
 	}
 	if replicas == 0 {
 		surge = 0
@@ -215,8 +216,9 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 	return n
 }
 
-// grant returns those of the machines that may be disrupted after all: others may have taken the room since the plan
-// was made. The caller must settle each that asked.
+// grant takes room in the budgets for the machines of the plan that need it, and returns the machines without those
+// that are denied by now. Another controller may have taken the room since the plan was made. The caller must call
+// Ledger.Settle for each returned machine.
 func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	var candidates []disruption.Candidate
 	for _, m := range machines {
@@ -230,7 +232,7 @@ func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine
 		return nil, err
 	}
 	if len(granted) < len(candidates) {
-		p.cacheIsLate()
+		p.markCacheStale()
 	}
 	return slices.DeleteFunc(slices.Clone(machines), func(m *v1beta1.Machine) bool {
 		_, asked := plan.asked[m.UID]
@@ -238,24 +240,25 @@ func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine
 	}), nil
 }
 
-// deniedMessage says what holds machines back. It names one machine only: a message with a count would change with
-// every machine.
+// deniedMessage returns a message about what holds machines back. It names only one machine, because a message with a
+// count would change with every machine.
 func deniedMessage(denied []disruption.Denial) string {
 	first := slices.MinFunc(denied, func(a, b disruption.Denial) int {
 		return cmp.Compare(a.Machine.Name, b.Machine.Name)
 	})
-	return fmt.Sprintf("Machine %s waits: %s.", first.Machine.Name, first.Brief())
+	return fmt.Sprintf("Machine %s must not be disrupted now: %s.", first.Machine.Name, first.Brief())
 }
 
-// waitingSpacing is for passes over sets that wait for room: several machines may become free of disruption at once.
+// waitingSpacing delays passes over sets that wait for room in a budget, because the disruption of several machines may
+// end at once.
 const waitingSpacing = 200 * time.Millisecond
 
-// asker is the set of that name where it asks budgets.
+// asker identifies a set towards the ledger.
 func asker(key types.NamespacedName) disruption.Asker {
 	return disruption.Asker{Kind: "MachineSet", NamespacedName: key}
 }
 
-// waitingSets returns the sets of the object's namespace that wait for room in a budget.
+// waitingSets returns the sets in the object's namespace that wait for room in a budget.
 func (r *Reconciler) waitingSets(_ context.Context, o client.Object) []reconcile.Request {
 	return r.Ledger.Requests("MachineSet", o.GetNamespace())
 }

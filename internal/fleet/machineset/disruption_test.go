@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// registered has a Node.
+// registered gives a machine a Node.
 func registered(m *v1beta1.Machine) { m.Status.NodeRef = &v1beta1.NodeRef{Name: m.Name} }
 
 func exempt(m *v1beta1.Machine) { annotated(v1beta1.AnnotationDoNotDisrupt, "")(m) }
@@ -22,8 +22,9 @@ func expiring(set *v1beta1.MachineSet) {
 	set.Spec.Template.Spec.ExpireAfter = &metav1.Duration{Duration: time.Hour}
 }
 
-// under returns the state of a set whose machines are in a budget, each time that it is asked with nothing granted.
-func under(t *testing.T, limit string, s State, change ...func(*State)) State {
+// withBudget returns the state of a set whose machines are subject to a budget. Each call of Ask starts without any
+// grants.
+func withBudget(t *testing.T, limit string, s State, change ...func(*State)) State {
 	t.Helper()
 	b, err := disruption.Parse(&v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b"},
 		Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.Parse(limit)}})
@@ -32,7 +33,7 @@ func under(t *testing.T, limit string, s State, change ...func(*State)) State {
 	}
 	s.Ask = func(cs []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
 		if !s.mayDisrupt(countLive(s.Machines)) {
-			t.Errorf("budgets would not be read, and are asked about %s", cs[0].Machine.Name)
+			t.Errorf("a pass would not read budgets, but the plan asks about %s", cs[0].Machine.Name)
 		}
 		return disruption.NewView([]*disruption.Budget{b}, s.Machines, nil, s.Now).Ask(cs, nil)
 	}
@@ -43,7 +44,7 @@ func under(t *testing.T, limit string, s State, change ...func(*State)) State {
 }
 
 // Rules: disruption-asks-budgets, scale-down-asks-no-budget, exempt-from-disruption.
-func TestWhatASetAsksBudgetsAbout(t *testing.T) {
+func TestDisruptionsNeedRoomInBudgets(t *testing.T) {
 	outdated := func(s *State) { s.Outdated = true }
 	scaledDown := func(n int) func(*State) { return func(s *State) { s.Outdated, s.ScaleDown = true, n } }
 	three := func(options ...machineOption) []*v1beta1.Machine {
@@ -57,30 +58,39 @@ func TestWhatASetAsksBudgetsAbout(t *testing.T) {
 		state State
 		want  string
 	}{
-		{"a scale-down asks none", under(t, "0", stateOf(aSet(1), three()...)), "delete m0 m1"},
-		{"a rollout does", under(t, "1", stateOf(aSet(0), three()...), outdated), "delete m0; deny m1 m2; wait 30s"},
-		{"none may go", under(t, "0", stateOf(aSet(1), three()...), outdated), "deny m0 m1; wait 30s"},
-		{"a scale-down during a rollout", under(t, "0", stateOf(aSet(1), three()...), scaledDown(1)),
+		{"a scale-down needs no room", withBudget(t, "0", stateOf(aSet(1), three()...)), "delete m0 m1"},
+		{"a rollout needs room",
+			withBudget(t, "1", stateOf(aSet(0), three()...), outdated), "delete m0; deny m1 m2; wait 30s"},
+		{"a budget denies all machines", withBudget(t, "0", stateOf(aSet(1), three()...), outdated), "deny m0 m1; wait 30s"},
+		{"a scale-down during a rollout", withBudget(t, "0", stateOf(aSet(1), three()...), scaledDown(1)),
 			"delete m0; deny m1; wait 30s"},
-		{"one without a Node disrupts nothing", under(t, "0", stateOf(aSet(0), several("m", 2, up)...), outdated),
+		{"the deletion of a machine without a Node disrupts nothing",
+			withBudget(t, "0", stateOf(aSet(0), several("m", 2, up)...), outdated),
 			"delete m0 m1"},
-		{"another goes in place of an exempt one", under(t, "3", stateOf(aSet(2),
+		{"another machine is deleted in place of an exempt one", withBudget(t, "3", stateOf(aSet(2),
 			with(newMachine("a", up, registered, exempt, created(9*time.Hour)), three()[:2]...)...), outdated), "delete m0"},
-		{"a scale-down takes an exempt one last", under(t, "3", stateOf(aSet(0), newMachine("a", up, registered, exempt))),
+		{"a scale-down deletes an exempt machine last",
+			withBudget(t, "3", stateOf(aSet(0), newMachine("a", up, registered, exempt))),
 			"delete a"},
-		{"a rollout never", under(t, "3", stateOf(aSet(0), newMachine("a", up, registered, exempt)), outdated),
+		{"a rollout never deletes an exempt machine",
+			withBudget(t, "3", stateOf(aSet(0), newMachine("a", up, registered, exempt)), outdated),
 			"deny a; wait 30s"},
 
-		{"a remediation asks", under(t, "0", stateOf(aSet(1), newMachine("a", broken, registered))), "deny a; wait 30s"},
-		{"it is allowed", under(t, "1", stateOf(aSet(1), newMachine("a", broken, registered))), "replace a"},
-		{"one that never had a Node is replaced", under(t, "0", stateOf(aSet(1), newMachine("a", broken))), "replace a"},
-		{"one whose instance is gone is replaced", under(t, "0", stateOf(aSet(1), newMachine("a", lost, registered))),
-			"replace a"},
-		{"an exempt one is not", under(t, "1", stateOf(aSet(1), newMachine("a", broken, registered, exempt))),
+		{"a budget denies a remediation", withBudget(t, "0", stateOf(aSet(1), newMachine("a", broken, registered))),
 			"deny a; wait 30s"},
-		{"no more is asked for than may be in flight",
-			under(t, "0", stateOf(aSet(3), several("m", 3, broken, registered)...)), "deny m0; wait 30s"},
-		{"one that is leaving uses the room", under(t, "1", stateOf(aSet(2), newMachine("a", broken, registered),
+		{"a budget allows a remediation",
+			withBudget(t, "1", stateOf(aSet(1), newMachine("a", broken, registered))), "replace a"},
+		{"a machine that never had a Node is replaced",
+			withBudget(t, "0", stateOf(aSet(1), newMachine("a", broken))), "replace a"},
+		{"a machine whose instance is gone is replaced",
+			withBudget(t, "0", stateOf(aSet(1), newMachine("a", lost, registered))),
+			"replace a"},
+		{"an exempt machine is not replaced",
+			withBudget(t, "1", stateOf(aSet(1), newMachine("a", broken, registered, exempt))),
+			"deny a; wait 30s"},
+		{"no more machines are denied than may be in flight",
+			withBudget(t, "0", stateOf(aSet(3), several("m", 3, broken, registered)...)), "deny m0; wait 30s"},
+		{"a machine being deleted uses the room", withBudget(t, "1", stateOf(aSet(2), newMachine("a", broken, registered),
 			newMachine("b", up, registered, leaving))), "deny a; create 1; wait 30s"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -92,24 +102,24 @@ func TestWhatASetAsksBudgetsAbout(t *testing.T) {
 	}
 }
 
-// Rule: urgent-disruption-first. What a plan is about to disrupt keeps its turn also while the plan has to wait.
-func TestAPostponedPlanKeepsItsTurn(t *testing.T) {
+// Rule: urgent-disruption-first. The candidates of a postponed plan keep their priority.
+func TestPostponedPlanKeepsPriority(t *testing.T) {
 	machines := several("m", 3, up, registered)
-	plan := Decide(under(t, "1", stateOf(aSet(0), machines...), func(s *State) { s.Outdated = true })).
+	plan := Decide(withBudget(t, "1", stateOf(aSet(0), machines...), func(s *State) { s.Outdated = true })).
 		withoutCounting(time.Second)
 	if len(plan.Delete) != 0 || len(plan.planned) != 1 || plan.planned[0].Machine != machines[0] {
-		t.Errorf("deletes %v, and has planned %v", plan.Delete, plan.planned)
+		t.Errorf("the plan deletes %v, and has planned %v", plan.Delete, plan.planned)
 	}
-	plan = Decide(under(t, "1", stateOf(aSet(1, expiring), newMachine("old", up, registered, created(9*time.Hour)))))
+	plan = Decide(withBudget(t, "1", stateOf(aSet(1, expiring), newMachine("old", up, registered, created(9*time.Hour)))))
 	if len(plan.planned) != 0 {
-		t.Errorf("to mark a machine takes the turn of %v", plan.planned)
+		t.Errorf("a plan that only marks a machine has planned %v", plan.planned)
 	}
 }
 
 // Rules: expired-machines-are-exchanged, exchange-makes-the-other-first.
-func TestASetExchangesMachines(t *testing.T) {
-	alone := func(s *State) { s.Alone, s.Exchanges = true, 1 }
-	many := func(s *State) { s.Exchanges = 2 }
+func TestSetReplacesMarkedAndExpiredMachines(t *testing.T) {
+	standalone := func(s *State) { s.Standalone, s.MaxReplacing = true, 1 }
+	ofDeployment := func(s *State) { s.MaxReplacing = 2 }
 	two := []*v1beta1.Machine{newMachine("a", up, registered), newMachine("b", up, registered)}
 	old := func(name string, age time.Duration, options ...machineOption) *v1beta1.Machine {
 		limited := func(m *v1beta1.Machine) { m.Spec.ExpireAfter = &metav1.Duration{Duration: time.Hour} }
@@ -120,34 +130,43 @@ func TestASetExchangesMachines(t *testing.T) {
 		state State
 		want  string
 	}{
-		{"nothing is to do", under(t, "5", stateOf(aSet(2), two...), alone), "settled"},
-		{"another one is made first", under(t, "5", stateOf(aSet(2), two[0], newMachine("m", up, registered, marked)), alone),
+		{"there is nothing to do", withBudget(t, "5", stateOf(aSet(2), two...), standalone), "settled"},
+		{"a replacement is created first",
+			withBudget(t, "5", stateOf(aSet(2), two[0], newMachine("m", up, registered, marked)), standalone),
 			"create 1"},
-		{"which is waited for", under(t, "5", stateOf(aSet(2), two[0], newMachine("m", up, registered, marked),
-			newMachine("new")), alone), "settled"},
-		{"then it goes", under(t, "5", stateOf(aSet(2), two[0], newMachine("m", up, registered, marked),
-			newMachine("new", up)), alone), "delete m"},
-		{"a budget denies it", under(t, "0", stateOf(aSet(2), two[0], newMachine("m", up, registered, marked)), alone),
+		{"the set waits for the replacement",
+			withBudget(t, "5", stateOf(aSet(2), two[0], newMachine("m", up, registered, marked),
+				newMachine("new")), standalone), "settled"},
+		{"then the marked machine is deleted",
+			withBudget(t, "5", stateOf(aSet(2), two[0], newMachine("m", up, registered, marked),
+				newMachine("new", up)), standalone), "delete m"},
+		{"a budget denies the replacement",
+			withBudget(t, "0", stateOf(aSet(2), two[0], newMachine("m", up, registered, marked)), standalone),
 			"deny m; wait 30s"},
-		{"and denies it when the other one is made", under(t, "0", stateOf(aSet(2), two[0],
-			newMachine("m", up, registered, marked), newMachine("new", up)), alone), "deny m; wait 30s"},
-		{"in the set of a deployment, that makes the other one",
-			under(t, "5", stateOf(aSet(2), two[0], newMachine("m", up, registered, marked)), many), "settled"},
-		{"frozen it exchanges none", under(t, "5", stateOf(aSet(1, frozen), newMachine("m", up, registered, marked)), alone),
+		{"a budget denies the deletion after the replacement was created", withBudget(t, "0", stateOf(aSet(2), two[0],
+			newMachine("m", up, registered, marked), newMachine("new", up)), standalone), "deny m; wait 30s"},
+		{"the set of a deployment leaves the replacement to the deployment",
+			withBudget(t, "5", stateOf(aSet(2), two[0], newMachine("m", up, registered, marked)), ofDeployment), "settled"},
+		{"a frozen set replaces no machine",
+			withBudget(t, "5", stateOf(aSet(1, frozen), newMachine("m", up, registered, marked)), standalone),
 			"but FrozenByLabel"},
 
-		{"too old", under(t, "5", stateOf(aSet(2, expiring), old("a", 2*time.Hour), old("b", time.Minute)), many),
+		{"a machine is too old",
+			withBudget(t, "5", stateOf(aSet(2, expiring), old("a", 2*time.Hour), old("b", time.Minute)), ofDeployment),
 			"update a; wait 54m21.36s"},
-		{"the oldest first", under(t, "5", stateOf(aSet(3, expiring), old("a", 2*time.Hour), old("b", 3*time.Hour),
-			old("c", 4*time.Hour)), many), "update b c"},
-		{"not more than at a time", under(t, "5", stateOf(aSet(3, expiring), old("a", 2*time.Hour),
-			old("b", 3*time.Hour, annotated(v1beta1.AnnotationReplace, disruption.Expired)), old("c", 4*time.Hour)), many),
+		{"the oldest first", withBudget(t, "5", stateOf(aSet(3, expiring), old("a", 2*time.Hour), old("b", 3*time.Hour),
+			old("c", 4*time.Hour)), ofDeployment), "update b c"},
+		{"no more than may be replaced at a time", withBudget(t, "5", stateOf(aSet(3, expiring), old("a", 2*time.Hour),
+			old("b", 3*time.Hour, annotated(v1beta1.AnnotationReplace, disruption.Expired)), old("c", 4*time.Hour)),
+			ofDeployment),
 			"update c"},
-		{"within the budget", under(t, "1", stateOf(aSet(3, expiring), old("a", 2*time.Hour), old("b", 3*time.Hour)), many),
+		{"within the budget",
+			withBudget(t, "1", stateOf(aSet(3, expiring), old("a", 2*time.Hour), old("b", 3*time.Hour)), ofDeployment),
 			"update b; deny a; create 1; wait 30s"},
-		{"no longer too old", under(t, "5", stateOf(aSet(1), newMachine("a", up, registered,
-			annotated(v1beta1.AnnotationReplace, disruption.Expired))), many), "update a"},
-		{"somebody's wish stays", under(t, "5", stateOf(aSet(1), newMachine("a", up, registered, marked)), many), "settled"},
+		{"a machine is no longer too old", withBudget(t, "5", stateOf(aSet(1), newMachine("a", up, registered,
+			annotated(v1beta1.AnnotationReplace, disruption.Expired))), ofDeployment), "update a"},
+		{"a mark set by hand stays",
+			withBudget(t, "5", stateOf(aSet(1), newMachine("a", up, registered, marked)), ofDeployment), "settled"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := Decide(test.state)
@@ -165,19 +184,19 @@ func TestASetExchangesMachines(t *testing.T) {
 }
 
 // Rule: expiry-is-spread.
-func TestMachinesOfOneAgeExpireApart(t *testing.T) {
+func TestMachinesOfTheSameAgeExpireAtDifferentTimes(t *testing.T) {
 	spec := &v1beta1.MachineSpec{ExpireAfter: &metav1.Duration{Duration: 1000 * time.Hour}}
 	tenths := map[int]int{}
 	for _, m := range several("machine-", 1000, up) {
 		at := expiresAt(m, spec).Sub(m.CreationTimestamp.Time)
 		if at <= 900*time.Hour || at > 1000*time.Hour {
-			t.Fatalf("it expires after %s", at)
+			t.Fatalf("the machine expires after %s", at)
 		}
 		tenths[int((at-900*time.Hour)/(10*time.Hour))]++
 	}
 	for tenth, n := range tenths {
 		if n > 200 {
-			t.Errorf("%d of 1000 expire in one hundredth of their time, the %d. of ten", n, tenth)
+			t.Errorf("%d of 1000 machines expire within the same 10 hours (part %d of 10)", n, tenth)
 		}
 	}
 }

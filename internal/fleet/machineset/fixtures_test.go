@@ -13,11 +13,11 @@ import (
 	"machinist.dev/machinist/test/machinestates"
 )
 
-// The tests speak of sets and machines in a small language:
+// The tests build sets and machines from options:
 //
 //	stateOf(aSet(3, frozen), newMachine("a", up), newMachine("b", broken, created(time.Minute)))
 
-// epoch is the present of all pure tests.
+// epoch is the current time in all tests of pure functions.
 var epoch = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
 type setOption func(*v1beta1.MachineSet)
@@ -58,7 +58,8 @@ func minReady(seconds int32) setOption {
 
 type machineOption func(*v1beta1.Machine)
 
-// newMachine returns a machine of aSet that has been Pending for an hour. It panics on a state that is never stored.
+// newMachine returns a machine of aSet, by default one that has been Pending for an hour. It panics if the options
+// result in a state that no controller ever writes.
 func newMachine(name string, options ...machineOption) *v1beta1.Machine {
 	m := templateOf(aSet(0)).machine("")
 	m.Name, m.UID, m.ResourceVersion = name, types.UID("uid-"+name), "50"
@@ -87,7 +88,7 @@ func setCondition(m *v1beta1.Machine, condition string, truth bool, reason strin
 	})
 }
 
-// up has been Ready for half an hour.
+// up makes a machine Running and Ready for half an hour.
 func up(m *v1beta1.Machine) {
 	m.Spec.ProviderID = "sim:///" + m.Name
 	m.Status.Phase = v1beta1.MachineRunning
@@ -116,7 +117,7 @@ func broken(m *v1beta1.Machine) {
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonWaitingForNode, time.Minute)
 }
 
-// lost is a machine whose instance vanished.
+// lost makes a machine's instance vanish.
 func lost(m *v1beta1.Machine) {
 	up(m)
 	m.Status.Phase = v1beta1.MachineFailed
@@ -131,7 +132,7 @@ func unhealthy(m *v1beta1.Machine) {
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonNodeNotReady, time.Minute)
 }
 
-// notReady runs, and cannot be changed as its specification says.
+// notReady makes a machine Running, but not Ready because its update failed.
 func notReady(m *v1beta1.Machine) {
 	up(m)
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonUpdateError, time.Minute)
@@ -166,7 +167,7 @@ func created(ago time.Duration) machineOption {
 	return func(m *v1beta1.Machine) { m.CreationTimestamp = metav1.NewTime(epoch.Add(-ago)) }
 }
 
-// several returns machines called prefix0, prefix1, ….
+// several returns n machines named prefix0, prefix1, ….
 func several(prefix string, n int, options ...machineOption) []*v1beta1.Machine {
 	var list []*v1beta1.Machine
 	for i := range n {
@@ -184,13 +185,13 @@ func stateOf(set *v1beta1.MachineSet, machines ...*v1beta1.Machine) State {
 			s.Machines = append(s.Machines, m)
 		}
 	}
-	// As a process that leads since long ago saw them.
-	s.Recoveries = recoveries(nil).follow(s.Machines, epoch.Add(-time.Hour))
+	// This process has known all recoveries for an hour.
+	s.Recoveries = recoveries(nil).refresh(s.Machines, epoch.Add(-time.Hour))
 	return s
 }
 
-// autoscalerValue is what cluster-autoscaler writes as delete annotation: time.Now().String() in a process that has
-// run for a while.
+// autoscalerValue returns the value of a delete annotation as cluster-autoscaler writes it: time.Now().String() in a
+// process that has run for a while.
 func autoscalerValue(ago time.Duration) string {
 	return epoch.Add(-ago).String() + " m=+5023.113729458"
 }

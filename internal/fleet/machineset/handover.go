@@ -23,7 +23,7 @@ import (
 // handOverPoll is how often a set checks again for the set that receives its machines.
 const handOverPoll = time.Second
 
-// handOver plans to hand over n machines, or only the selected ones of them if the order asks for that.
+// handOver plans to hand over n machines. With onlySelected, it hands over at most n of the selected machines.
 func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected bool) {
 	if onlySelected {
 		active = slices.DeleteFunc(slices.Clone(active), func(m *v1beta1.Machine) bool { return !handover.Selected(m) })
@@ -47,13 +47,14 @@ func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected 
 	}
 }
 
-// handOverOrder puts first the machines that cost least: those that are not Ready or being updated, then those that
-// can be updated, then those that no controller may change, then those annotated for deletion.
+// handOverOrder sorts machines for a hand-over. Machines whose hand-over interrupts nothing come first, because they
+// are not Ready or being updated. Then come machines without and with a delete mark; among each of these, machines that
+// no controller may change come last.
 func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	ordered := slices.Clone(machines)
 	slices.SortFunc(ordered, func(a, b *v1beta1.Machine) int {
 		return cmp.Or(
-			machinestate.FalseFirst(handover.Settled(a), handover.Settled(b)),
+			machinestate.FalseFirst(handover.Interrupts(a), handover.Interrupts(b)),
 			machinestate.FalseFirst(machinestate.MarkedForDeletion(a), machinestate.MarkedForDeletion(b)),
 			machinestate.FalseFirst(machinestate.Unchangeable(a), machinestate.Unchangeable(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
@@ -63,8 +64,8 @@ func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return ordered
 }
 
-// receive returns the machine as one of the template's set: with its owner, its labels and the specification of its
-// instance. The selection label is removed, because it was for this update only.
+// receive returns the machine as a machine of the template's set: with the owner, the labels and the instance
+// specification of this set. The selection label is removed, because it selected the machine for this update only.
 func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1.Machine {
 	changed := t.propagate(m)
 	if changed == nil {
@@ -80,14 +81,14 @@ func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1
 	return changed
 }
 
-// readPartner reads the set that receives this set's machines, or the one that hands machines over to it.
+// readPartner reads the set that receives machines from this set, and the set that hands machines over to it.
 func (p *pass) readPartner(ctx context.Context) error {
 	if from := p.state.Set.Annotations[v1beta1.AnnotationReceiveFrom]; handover.Receives(p.state.Set) &&
 		len(validation.IsDNS1123Label(from)) == 0 {
 		set := &v1beta1.MachineSet{}
 		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: from},
 			set); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("get set %s, which may hand machines over: %w", from, err)
+			return fmt.Errorf("get set %s, which may hand over machines to this set: %w", from, err)
 		}
 		order, ok := handover.Ordered(set)
 		p.state.Expecting = ok && order.To == p.key.Name && handover.ReceivesFrom(p.state.Set, set) &&
@@ -103,7 +104,7 @@ func (p *pass) readPartner(ctx context.Context) error {
 	case apierrors.IsNotFound(err):
 		return nil // The deployment will change the order.
 	case err != nil:
-		return fmt.Errorf("get set %s, which is to receive machines: %w", order.To, err)
+		return fmt.Errorf("get set %s, which receives machines of this set: %w", order.To, err)
 	}
 	if _, unusable := selectorOf(to); unusable.Reason == "" && handover.ReceivesFrom(to, p.state.Set) {
 		p.state.Receiver = to
@@ -111,8 +112,8 @@ func (p *pass) readPartner(ctx context.Context) error {
 	return nil
 }
 
-// handOver hands machines over, each by one patch that fails on a conflict. It first reads the receiving set live,
-// because the garbage collector would delete a machine whose set is gone.
+// handOver hands machines over, each with one patch that fails on a conflict. It first reads the receiving set live,
+// because the garbage collector would delete a machine whose set no longer exists.
 func (p *pass) handOver(ctx context.Context, plan Plan) error {
 	updates := plan.HandOver
 	if len(updates) == 0 {
@@ -124,24 +125,24 @@ func (p *pass) handOver(ctx context.Context, plan Plan) error {
 		p.requeueIn(queueing.ConflictDelay)
 		return nil
 	case err != nil:
-		return fmt.Errorf("get set %s, which is to receive machines: %w", p.state.Receiver.Name, err)
+		return fmt.Errorf("get set %s, which receives machines of this set: %w", p.state.Receiver.Name, err)
 	case to.UID != p.state.Receiver.UID || to.Generation != p.state.Receiver.Generation ||
 		!handover.ReceivesFrom(to, p.state.Set):
 		p.requeueIn(queueing.ConflictDelay)
 		return nil
 	}
 	machines := make([]*v1beta1.Machine, 0, len(updates))
-	become := make(map[*v1beta1.Machine]*v1beta1.Machine, len(updates))
+	desired := make(map[*v1beta1.Machine]*v1beta1.Machine, len(updates))
 	for _, u := range updates[:min(len(updates), maxBatch)] {
 		machines = append(machines, u.From)
-		become[u.From] = u.To
+		desired[u.From] = u.To
 	}
 	machines, err := p.grant(ctx, plan, machines)
 	if err != nil {
 		return err
 	}
 	handed, err := p.each("hand over", machines, func(m *v1beta1.Machine) (bool, error) {
-		err := p.Client.Patch(ctx, become[m], locked(m))
+		err := p.Client.Patch(ctx, desired[m], optimisticPatch(m))
 		p.Ledger.Settle(m, err)
 		return true, err
 	})

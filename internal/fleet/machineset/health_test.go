@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Which machines with results of health checks the set may replace.
+// The set may replace only some of the machines that health checks found unhealthy.
 //
 // Rules: remediation-by-strategy, remediation-retries-limited.
 func TestRemediable(t *testing.T) {
@@ -30,12 +30,12 @@ func TestRemediable(t *testing.T) {
 		want    bool
 	}{
 		{"marked by a check", requested(true, v1beta1.ReasonMachineHealthCheck), true},
-		{"marked by a person", requested(true, v1beta1.ReasonRemediateAnnotation), true},
-		{"marked for an outside remediator", requested(true, v1beta1.ReasonExternalRemediation), false},
+		{"marked by an annotation", requested(true, v1beta1.ReasonRemediateAnnotation), true},
+		{"marked for an external remediator", requested(true, v1beta1.ReasonExternalRemediation), false},
 		{"not marked", requested(false, v1beta1.ReasonMachineHealthCheck), false},
 		{"failed", broken, true},
-		{"failed, and enough others in a row were replaced", both(exhausted, broken), false},
-		{"failed, and an outside remediator is asked as well", both(func(m *v1beta1.Machine) {
+		{"failed, with exhausted retries", both(exhausted, broken), false},
+		{"failed, and also marked for an external remediator", both(func(m *v1beta1.Machine) {
 			setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonExternalRemediation, time.Minute)
 		}, broken), true},
 	} {
@@ -45,29 +45,30 @@ func TestRemediable(t *testing.T) {
 	}
 }
 
-// A machine that is Ready although a check requested its remediation is not replaced for a while: the check may be
-// about to withdraw the request. The time counts from when this process saw both conditions, because their times are
-// of other clocks.
+// A machine that is Ready although a check requested its remediation is not replaced for a while, because the check may
+// be about to withdraw the request. The grace period starts when this process sees both conditions, because their times
+// come from other clocks.
 //
 // Rules: remediation-by-strategy, recovery-minute-by-own-clock.
-func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
+func TestRecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name                      string
 		markedFor, upFor, seenFor time.Duration
 		reason                    string
 		failed, candidate         bool
 	}{
-		{"seen right now", time.Minute, time.Hour, 0, v1beta1.ReasonMachineHealthCheck, false, false},
+		{"seen just now", time.Minute, time.Hour, 0, v1beta1.ReasonMachineHealthCheck, false, false},
 		{"seen for not long enough, by clocks that are behind", 10 * time.Minute, 10 * time.Minute, recoveryGrace - 1,
 			v1beta1.ReasonMachineHealthCheck, false, false},
 		{"seen for long enough", time.Minute, 10 * time.Second, recoveryGrace, v1beta1.ReasonMachineHealthCheck, false, true},
 		{"seen for long enough, by clocks that are ahead", -10 * time.Minute, -10 * time.Minute, recoveryGrace,
 			v1beta1.ReasonMachineHealthCheck, false, true},
-		{"so old that no clock matters", recoveryGrace + clockDifference, time.Hour, 0, v1beta1.ReasonMachineHealthCheck,
+		{"so old that clock differences do not matter",
+			recoveryGrace + clockDifference, time.Hour, 0, v1beta1.ReasonMachineHealthCheck,
 			false, true},
-		{"well since the mark, which is a person's", time.Minute, 10 * time.Second, 0, v1beta1.ReasonRemediateAnnotation,
+		{"Ready since it was marked by an annotation", time.Minute, 10 * time.Second, 0, v1beta1.ReasonRemediateAnnotation,
 			false, true},
-		{"failed since the mark", time.Minute, 10 * time.Second, 0, v1beta1.ReasonMachineHealthCheck, true, true},
+		{"failed since it was marked", time.Minute, 10 * time.Second, 0, v1beta1.ReasonMachineHealthCheck, true, true},
 	} {
 		m := newMachine("a", func(m *v1beta1.Machine) {
 			up(m)
@@ -78,7 +79,7 @@ func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 			setCondition(m, v1beta1.ConditionRemediationRequested, true, tc.reason, tc.markedFor)
 		})
 		machines := []*v1beta1.Machine{m}
-		seen := recoveries(nil).follow(machines, epoch.Add(-tc.seenFor)).follow(machines, epoch)
+		seen := recoveries(nil).refresh(machines, epoch.Add(-tc.seenFor)).refresh(machines, epoch)
 		candidates, wait := remediationCandidates(machines, seen, epoch)
 		if got := len(candidates) == 1; got != tc.candidate || got != (wait == 0) {
 			t.Errorf("%s: a candidate: %t, want %t; wait %s", tc.name, got, tc.candidate, wait)
@@ -86,14 +87,14 @@ func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// interrupted is Running, and the cloud is about to remove its instance.
+// interrupted makes a machine Running, with an instance that the cloud is about to remove.
 func interrupted(m *v1beta1.Machine) {
 	up(m)
 	setCondition(m, v1beta1.ConditionInterruptionNotice, true, v1beta1.ReasonPreemptionNotice, time.Second)
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonPreemptionNotice, time.Second)
 }
 
-// Waiting saves nothing: no budget, no backoff and no recoveryGrace applies.
+// It is no use to wait, so neither a budget nor a backoff nor recoveryGrace applies.
 //
 // Rule: interrupted-replaced-at-once.
 func TestInterruptedMachinesAreReplacedAtOnce(t *testing.T) {
@@ -117,35 +118,35 @@ func TestInterruptedMachinesAreReplacedAtOnce(t *testing.T) {
 		state State
 		want  string
 	}{
-		"several, with no budget left": {stateOf(aSet(3), newMachine("a", interrupted), newMachine("b", interrupted),
+		"several machines, with no budget left": {stateOf(aSet(3), newMachine("a", interrupted), newMachine("b", interrupted),
 			newMachine("c", up)), "a b"},
-		"beside one that failed": {stateOf(aSet(3), newMachine("a", interrupted), newMachine("b", broken),
+		"together with a failed machine": {stateOf(aSet(3), newMachine("a", interrupted), newMachine("b", broken),
 			newMachine("c", up)), "a"},
-		"marked as well, and Ready": {stateOf(aSet(1), newMachine("a", marked)), "a"},
-		"marked for somebody else":  {stateOf(aSet(1), newMachine("a", external)), "a"},
-		"paused":                    {stateOf(aSet(1), newMachine("a", interruptedAnd(v1beta1.AnnotationPaused))), ""},
+		"marked as well, and Ready":         {stateOf(aSet(1), newMachine("a", marked)), "a"},
+		"marked for an external remediator": {stateOf(aSet(1), newMachine("a", external)), "a"},
+		"paused": {stateOf(aSet(1), newMachine("a", interruptedAnd(v1beta1.AnnotationPaused))),
+			""},
 		"exempt": {stateOf(aSet(1),
 			newMachine("a", interruptedAnd(v1beta1.AnnotationSkipRemediation))), ""},
-		"withdrawn":                      {stateOf(aSet(1), newMachine("a", withdrawn)), ""},
-		"in a set that may not make any": {stateOf(aSet(1, frozen), newMachine("a", interrupted)), ""},
+		"withdrawn":       {stateOf(aSet(1), newMachine("a", withdrawn)), ""},
+		"in a frozen set": {stateOf(aSet(1, frozen), newMachine("a", interrupted)), ""},
 	} {
 		s := tc.state
 		s.MaxInFlight, s.InFlight, s.NextRemediation = 1, 1, epoch.Add(time.Minute)
 		p := Decide(s)
 		if got := joinedNames(p.Remediate); got != tc.want || p.BackingOff {
-			t.Errorf("%s, no budget: %q are replaced, want %q; backing off: %t", name, got, tc.want, p.BackingOff)
+			t.Errorf("%s: %q are replaced, want %q; backing off: %t", name, got, tc.want, p.BackingOff)
 		}
 	}
 	s := stateOf(aSet(4), newMachine("a", interrupted), newMachine("b", broken), newMachine("c", broken),
 		newMachine("d", interrupted))
 	s.MaxInFlight = 1
 	if got := joinedNames(Decide(s).Remediate); got != "a d b" {
-		t.Errorf("with a budget for one: %q are replaced", got)
+		t.Errorf("with a budget of 1, %q are replaced", got)
 	}
 	s.NextRemediation = epoch.Add(time.Minute)
 	if p := Decide(s); joinedNames(p.Remediate) != "a d" || !p.BackingOff {
-		t.Errorf("while the replacement of others waits: %q are replaced, backing off: %t", joinedNames(p.Remediate),
-			p.BackingOff)
+		t.Errorf("during the backoff, %q are replaced, backing off: %t", joinedNames(p.Remediate), p.BackingOff)
 	}
 }
 
@@ -157,7 +158,7 @@ func joinedNames(machines []*v1beta1.Machine) string {
 	return strings.Join(names, " ")
 }
 
-// Rule interrupted-replaced-at-once: of a surplus, machines that are lost anyway go first.
+// Rule interrupted-replaced-at-once: of a surplus, machines that the cloud removes anyway are deleted first.
 func TestInterruptedMachinesAreDeletedFirst(t *testing.T) {
 	p := Decide(stateOf(aSet(1), newMachine("a", up), newMachine("b", interrupted)))
 	if got := joinedNames(p.Delete); got != "b" {

@@ -13,16 +13,16 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics of the controller. A nil *Metrics counts nothing.
+// Metrics are the metrics of the controller. A nil *Metrics counts nothing.
 type Metrics struct{ replicas *objectmetrics.Collector }
 
-// NewMetrics registers the metrics of the controller, which are counted in the cache whenever they are asked for.
+// NewMetrics registers the metrics of the controller. They are computed from the cache at each scrape.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	replicas := prometheus.NewDesc("machinist_set_replicas",
-		"Replicas of a MachineSet and its deployment (both namespace/name, empty for none): desired, and the machines that are current, ready, available and up_to_date.",
+		"Replicas of a MachineSet, by state: desired, current, ready, available and up_to_date. The labels set and deployment are namespace/name; deployment is empty for a standalone set.",
 		[]string{"set", "deployment", "state"}, nil)
 	byProvider := prometheus.NewDesc("machinist_provider_machines",
-		"Machines by the provider that they name: the process machinist-provider-<provider> has to run for them.",
+		"Machines by provider. The process machinist-provider-<provider> must run to serve them.",
 		[]string{"provider"}, nil)
 	m := &Metrics{replicas: objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		list := &v1beta1.MachineSetList{}
@@ -33,7 +33,7 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 			set := &list.Items[i]
 			deployment := deploymentOf(set)
 			if deployment != "" && set.ReplicasOrDefault() == 0 && set.Status.Replicas == 0 {
-				continue // An old revision, or one that is not begun: a deployment may keep 100 of them.
+				continue // The set belongs to a revision that is not in use. A deployment may keep 100 of them.
 			}
 			for state, n := range map[string]int32{
 				"desired": set.ReplicasOrDefault(), "current": set.Status.Replicas, "ready": set.Status.ReadyReplicas,
@@ -63,7 +63,7 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 	return m, nil
 }
 
-// deploymentOf returns namespace/name of the deployment that controls the set, or "".
+// deploymentOf returns the namespace/name of the deployment that controls the set, or "" if there is none.
 func deploymentOf(set *v1beta1.MachineSet) string {
 	if owner := metav1.GetControllerOfNoCopy(set); owner != nil && owner.Kind == "MachineDeployment" {
 		return set.Namespace + "/" + owner.Name
@@ -71,7 +71,7 @@ func deploymentOf(set *v1beta1.MachineSet) string {
 	return ""
 }
 
-// lead reports that this process works on sets.
+// lead enables the export of the metrics, because this process reconciles sets.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.replicas.Lead()

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestReplicasOfSetsAreExportedUntilTheyAreGone(t *testing.T) {
+func TestReplicasOfSetsAreExportedUntilSetsAreGone(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestReplicasOfSetsAreExportedUntilTheyAreGone(t *testing.T) {
 		t.Helper()
 		if series != "" {
 			series = `
-# HELP machinist_set_replicas Replicas of a MachineSet and its deployment (both namespace/name, empty for none): desired, and the machines that are current, ready, available and up_to_date.
+# HELP machinist_set_replicas Replicas of a MachineSet, by state: desired, current, ready, available and up_to_date. The labels set and deployment are namespace/name; deployment is empty for a standalone set.
 # TYPE machinist_set_replicas gauge
 ` + series
 		}
@@ -62,7 +62,7 @@ machinist_set_replicas{deployment="",set="ns/empty-without-deployment",state="de
 machinist_set_replicas{deployment="",set="ns/empty-without-deployment",state="ready"} 0
 machinist_set_replicas{deployment="",set="ns/empty-without-deployment",state="up_to_date"} 0
 `
-	want("") // Another process may be the one that leads.
+	want("") // Another process may be the leader.
 	metrics.lead()
 	want(withoutDeployment + `
 machinist_set_replicas{deployment="ns/web",set="ns/current",state="available"} 2
@@ -87,7 +87,7 @@ machinist_set_replicas{deployment="ns/web",set="ns/old",state="up_to_date"} 0
 	(*Metrics)(nil).lead()
 }
 
-func TestMachinesAreCountedByTheProviderThatTheyName(t *testing.T) {
+func TestMachinesAreCountedByProvider(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestMachinesAreCountedByTheProviderThatTheyName(t *testing.T) {
 	}
 	metrics.lead()
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP machinist_provider_machines Machines by the provider that they name: the process machinist-provider-<provider> has to run for them.
+# HELP machinist_provider_machines Machines by provider. The process machinist-provider-<provider> must run to serve them.
 # TYPE machinist_provider_machines gauge
 machinist_provider_machines{provider="other"} 1
 machinist_provider_machines{provider="sim"} 2

@@ -20,10 +20,10 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// errGone says that the set does not exist any more.
-var errGone = errors.New("the set is gone")
+// errGone is returned by observe if the set no longer exists.
+var errGone = errors.New("the set no longer exists")
 
-// observe reads the state from the cache.
+// observe reads the state of the set from the cache.
 func (p *pass) observe(ctx context.Context) error {
 	set := &v1beta1.MachineSet{}
 	switch err := p.Client.Get(ctx, p.key, set); {
@@ -55,7 +55,7 @@ func (p *pass) observe(ctx context.Context) error {
 	return p.readOwner(ctx)
 }
 
-// readMachines reads the set's machines from the cache, and whether the cache may be trusted with them.
+// readMachines reads the set's machines from the cache, and determines whether the cache may be trusted with them.
 func (p *pass) readMachines(ctx context.Context) (err error) {
 	set := p.state.Set
 	trustedAt := func(version string) (trusted, asNewAsSpec bool) {
@@ -63,12 +63,12 @@ func (p *pass) readMachines(ctx context.Context) (err error) {
 			freshness.AtLeastAsNew(version, p.known.specVersion) || p.Decided.Made(set.UID, set.Generation)
 	}
 	for range 2 {
-		// Read before the list, which is then at least as new.
+		// The version is read before the list, so that the list is at least as new.
 		p.trusted, p.asNewAsSpec = trustedAt(p.cacheVersion())
-		if p.state.Machines, err = p.cachedMachines(ctx, set, &p.known.plain); err != nil {
+		if p.state.Machines, err = p.cachedMachines(ctx, set, &p.known.steady); err != nil {
 			return err
 		}
-		// A list that waited for the set's own writes often waited long enough for the next one to be trusted.
+		// The cache may have become trusted while the list waited for this process's own writes. Then list once more.
 		if trusted, asNew := trustedAt(p.cacheVersion()); trusted == p.trusted && asNew == p.asNewAsSpec {
 			break
 		}
@@ -77,7 +77,7 @@ func (p *pass) readMachines(ctx context.Context) (err error) {
 	return nil
 }
 
-// cacheVersion returns the resource version up to which the cache of Machines is complete, "" if that is not known.
+// cacheVersion returns the resource version up to which the cache of Machines is complete, or "" if it is unknown.
 func (r *Reconciler) cacheVersion() string {
 	if r.MachineCacheVersion == nil {
 		return ""
@@ -85,10 +85,10 @@ func (r *Reconciler) cacheVersion() string {
 	return r.MachineCacheVersion()
 }
 
-// cachedMachines returns the machines of a set from the cache, not to be changed. Those known to be plain are not
-// checked again.
+// cachedMachines returns the machines of a set from the cache, without preserved ones. The caller must not change them.
+// Machines in known are not checked again.
 func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet,
-	known *plainMachines) ([]*v1beta1.Machine, error) {
+	known *steadyMachines) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
 		client.InNamespace(set.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet
 	}), nil
 }
 
-// orphans returns the machines that the set may adopt, from the cache.
+// orphans returns the machines in the cache that the set may adopt. It also counts preserved and released machines.
 func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 	selector, unusable := selectorOf(p.state.Set)
 	if unusable.Reason != "" {
@@ -121,15 +121,15 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 	return orphans, nil
 }
 
-// adoptable reports whether a set with the selector may take the machine over.
+// adoptable reports whether a set with the selector may adopt the machine.
 func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
 	return metav1.GetControllerOf(m) == nil && machinestate.Live(m) && !preservation.Preserved(m) &&
 		!machinestate.Unchangeable(m) &&
 		selector.Matches(labels.Set(m.Labels))
 }
 
-// observeLive replaces the machines by those of a live LIST. With atLeast it may come from the API server's own cache,
-// if that is as new as this resource version.
+// observeLive replaces the observed machines by those of a live LIST. If atLeast is not empty, the LIST may come from
+// the API server's own cache, provided that this is as new as the resource version atLeast.
 func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	selector, unusable := selectorOf(p.state.Set)
 	if unusable.Reason != "" {
@@ -151,28 +151,28 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 			orphans = append(orphans, m)
 		}
 	}
-	// What the set has made may not match any more, and counts until it is released. Where machines are missing, those
-	// that a former leader made may be such ones, of which the cache knows nothing yet.
+	// A machine that no longer matches the selector counts until it is released. If machines are missing, a former leader
+	// may have created some that no longer match and that the cache does not have yet. They are found by their label.
 	if countLive(machines) < int(p.state.Set.ReplicasOrDefault()) {
-		made, _, err := p.listLive(ctx, labels.SelectorFromSet(labels.Set{v1beta1.LabelMachineSet: p.key.Name}), atLeast)
+		labeled, _, err := p.listLive(ctx, labels.SelectorFromSet(labels.Set{v1beta1.LabelMachineSet: p.key.Name}), atLeast)
 		if err != nil {
 			return err
 		}
-		for _, m := range made {
+		for _, m := range labeled {
 			if !listed[m.UID] && metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m) {
 				listed[m.UID] = true
 				machines = append(machines, m)
 			}
 		}
 	}
-	// A machine of the cache that is in no LIST is gone, or has lost that label as well.
+	// A machine that is in the cache but in neither LIST is gone, or has lost that label as well.
 	unlisted := slices.DeleteFunc(slices.Clone(p.state.Machines), func(m *v1beta1.Machine) bool { return listed[m.UID] })
 	found, err := p.getLive(ctx, unlisted)
 	if err != nil {
 		return err
 	}
 	p.state.Machines = slices.Concat(machines, found)
-	// One that the cache still shows as owned is missing: it must be adopted, and not replaced by another one.
+	// Orphans come from the same LIST. A machine that lost its owner is adopted again, and not replaced by another one.
 	p.state.Orphans = orphans
 	p.asNewAsSpec = true
 	if atLeast == "" {
@@ -183,8 +183,8 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	return nil
 }
 
-// listLive returns the machines with some labels as they are at the API server, not to be changed, and the resource
-// version of the list. With atLeast that may be of the API server's own cache.
+// listLive lists the machines that match the selector at the API server. It returns them and the resource version of
+// the list. The caller must not change the machines. For atLeast, see observeLive.
 func (p *pass) listLive(ctx context.Context, selector labels.Selector, atLeast string) (all []*v1beta1.Machine,
 	version string, err error) {
 	options := &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector}
@@ -199,7 +199,7 @@ func (p *pass) listLive(ctx context.Context, selector labels.Selector, atLeast s
 	return all, list.ResourceVersion, nil
 }
 
-// getLive returns those of the machines that the set still controls, as they are at the API server.
+// getLive reads the machines from the API server and returns those that the set still controls.
 func (p *pass) getLive(ctx context.Context, machines []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	found := make([]*v1beta1.Machine, len(machines))
 	errs := make([]error, len(machines))
@@ -223,14 +223,14 @@ func (p *pass) readOwner(ctx context.Context) error {
 	p.deployment = nil
 	owner := metav1.GetControllerOf(p.state.Set)
 	if owner == nil || owner.Kind != "MachineDeployment" {
-		p.state.Alone, p.state.Exchanges = owner == nil, 1
+		p.state.Standalone, p.state.MaxReplacing = owner == nil, 1
 		return nil
 	}
 	d := &v1beta1.MachineDeployment{}
 	err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: owner.Name}, d)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && d.UID != owner.UID:
-		return nil // It is being deleted, and the set with it.
+		return nil // The deployment was deleted, and the garbage collector will delete the set.
 	case err != nil:
 		return fmt.Errorf("get the set's deployment: %w", err)
 	}
@@ -238,12 +238,12 @@ func (p *pass) readOwner(ctx context.Context) error {
 	p.state.MaxInFlight = remediationLimit(d.Spec.Remediation, d.ReplicasOrDefault())
 	p.state.Surge = surgeOf(d)
 	if limits, err := bounds.Of(d); err == nil && !d.Spec.Paused {
-		p.state.Exchanges = int(limits.MaxSurge + limits.MaxUnavailable)
+		p.state.MaxReplacing = int(limits.MaxSurge + limits.MaxUnavailable)
 	}
 	return nil
 }
 
-// surgeOf resolves a deployment's maxSurge. An invalid one counts as 0.
+// surgeOf returns a deployment's maxSurge as a number of machines. An invalid maxSurge counts as 0.
 func surgeOf(d *v1beta1.MachineDeployment) int {
 	limits, err := bounds.Of(d)
 	if err != nil {
@@ -252,22 +252,23 @@ func surgeOf(d *v1beta1.MachineDeployment) int {
 	return int(limits.MaxSurge)
 }
 
-// countInFlight updates which remediations are in flight, in this set and in the others of its deployment.
+// countInFlight counts the remediations in flight, in this set and in the other sets of its deployment. It also updates
+// the backoffs and records that depend on the state of the set's machines.
 func (p *pass) countInFlight(ctx context.Context) error {
 	s := &p.state
 	s.NextCreation, s.CreationFailure = p.known.creation.until, p.known.creationFailure
-	in, recovered := p.settle(s.Set, s.Machines)
+	in, recovered := p.refreshReplacements(s.Set, s.Machines)
 	if recovered {
 		p.known.remediation = backoff{}
 	}
 	s.NextRemediation = p.known.remediation.until
-	p.known.failing.observe(s.Set, s.Machines)
-	s.Failing = p.known.failing
-	_, others := s.sorted()
-	p.known.recoveries = p.known.recoveries.follow(others, s.Now)
+	p.known.failureStreak.observe(s.Set, s.Machines)
+	s.FailureStreak = p.known.failureStreak
+	_, others := s.splitSteady()
+	p.known.recoveries = p.known.recoveries.refresh(others, s.Now)
 	s.Recoveries = p.known.recoveries
 	s.InFlight = in
-	lost, recovered := p.known.lostReplacements.Settle(s.Machines, int(s.Set.ReplicasOrDefault()),
+	lost, recovered := p.known.lostReplacements.Refresh(s.Machines, int(s.Set.ReplicasOrDefault()),
 		s.Set.Spec.MinReadySeconds, s.Now)
 	if p.known.lostReplacements = lost; recovered {
 		p.known.lost = backoff{}
@@ -285,7 +286,7 @@ func (p *pass) countInFlight(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		in, _ := p.settle(sibling, machines)
+		in, _ := p.refreshReplacements(sibling, machines)
 		s.InFlight += in
 		if in > 0 {
 			p.requeueIn(minRemediationBackoff) // The set gets no events of other sets' machines.
@@ -294,7 +295,7 @@ func (p *pass) countInFlight(ctx context.Context) error {
 	return nil
 }
 
-// siblings returns the other sets of the deployment, from the cache, not to be changed.
+// siblings returns the other sets of the deployment from the cache. The caller must not change them.
 func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	sets, err := index.Shared[v1beta1.MachineSet](ctx, p.Client, &v1beta1.MachineSetList{},
 		client.InNamespace(p.key.Namespace), client.MatchingFields{index.MachineSetByOwner: string(p.deployment.UID)})
@@ -304,12 +305,13 @@ func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return slices.DeleteFunc(sets, func(set *v1beta1.MachineSet) bool { return set.UID == p.state.Set.UID }), nil
 }
 
-// settle returns how many remediations are in flight in a set, and whether a replacement is Running.
-func (p *pass) settle(set *v1beta1.MachineSet, machines []*v1beta1.Machine) (inFlight int, recovered bool) {
+// refreshReplacements returns how many remediations are in flight in a set, and whether a replacement is Running.
+func (p *pass) refreshReplacements(set *v1beta1.MachineSet,
+	machines []*v1beta1.Machine) (inFlight int, recovered bool) {
 	replicas := int(set.ReplicasOrDefault())
 	in, known := p.shared.replacementsOf(set.UID)
 	if known {
-		in, recovered = in.Settle(machines, replicas, set.Spec.MinReadySeconds, p.state.Now)
+		in, recovered = in.Refresh(machines, replicas, set.Spec.MinReadySeconds, p.state.Now)
 	} else {
 		in = Resume(machines, replicas, set.Spec.MinReadySeconds, p.state.Now)
 	}

@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// FuzzPlans changes the world arbitrarily between plans, carries each plan out wholly or in part, and checks every plan
-// against the state that it was made for.
+// FuzzPlans changes the world arbitrarily between plans. It carries each plan out completely or in part, and checks
+// every plan against the state for which it was made.
 func FuzzPlans(f *testing.F) {
 	for seed := range int64(300) {
 		f.Add(seed)
@@ -30,7 +30,7 @@ func FuzzPlans(f *testing.F) {
 			w.happen()
 			w.carryOut(w.plan(), w.rand.Intn(4) > 0)
 		}
-		w.settle()
+		w.converge()
 	})
 }
 
@@ -41,7 +41,7 @@ type world struct {
 	in       Replacements
 	wait     backoff
 	machines []*v1beta1.Machine
-	plain    plainMachines
+	steady   steadyMachines
 	names    int
 	versions int
 }
@@ -55,7 +55,7 @@ func newWorld(t *testing.T, seed int64) *world {
 		v1beta1.DeleteOldest}[r.Intn(3)]
 	w.state.Ask = func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
 		if !w.state.mayDisrupt(countLive(w.state.Machines)) {
-			t.Errorf("budgets would not be read, and are asked about %s", candidates[0].Machine.Name)
+			t.Errorf("a pass would not read budgets, but the plan asks about %s", candidates[0].Machine.Name)
 		}
 		return candidates, nil
 	}
@@ -128,7 +128,7 @@ func (w *world) happen() {
 			m.OwnerReferences = nil
 		case 14:
 			leaving(m)
-		case 15: // It is gone.
+		case 15: // The machine is gone.
 			w.machines = append(w.machines[:at], w.machines[at+1:]...)
 			continue
 		}
@@ -136,7 +136,7 @@ func (w *world) happen() {
 	}
 }
 
-// observe does what a pass does before it decides.
+// observe prepares the state as a pass does before it decides.
 func (w *world) observe() {
 	s := &w.state
 	s.Machines, s.Orphans = nil, nil
@@ -149,7 +149,7 @@ func (w *world) observe() {
 		}
 	}
 	var recovered bool
-	if w.in, recovered = w.in.Settle(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds,
+	if w.in, recovered = w.in.Refresh(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds,
 		s.Now); recovered {
 		w.wait = backoff{}
 	}
@@ -182,12 +182,12 @@ func (w *world) check(p Plan) {
 	if all := len(s.Machines) + p.Create; p.Create > 0 && all > 2*max(replicas, int(s.Set.Status.Replicas))+s.Surge+10 {
 		w.Fatalf("%d machines exceed the ceiling: %s", all, p)
 	}
-	if going := len(p.Delete) + len(p.Blocked); going > 0 && active-going != replicas {
-		w.Fatalf("of %d machines %d remain for %d replicas: %s", active, active-going, replicas, p)
+	if surplus := len(p.Delete) + len(p.Blocked); surplus > 0 && active-surplus != replicas {
+		w.Fatalf("of %d machines %d remain for %d replicas: %s", active, active-surplus, replicas, p)
 	}
 	w.checkAvailability(p)
 	if len(p.Delete) > 0 && (p.Create > 0 || len(p.Adopt) > 0 || len(p.Remediate) > 0) {
-		w.Fatalf("it deletes a surplus and does something else about the number: %s", p)
+		w.Fatalf("the plan both deletes surplus machines and creates, adopts or replaces others: %s", p)
 	}
 	victim := map[types.UID]bool{}
 	for _, m := range p.Delete {
@@ -205,7 +205,7 @@ func (w *world) check(p Plan) {
 		for _, stays := range s.Machines {
 			if machinestate.Live(stays) && !victim[stays.UID] && stays.Labels["pool"] == "workers" &&
 				!has(stays.Annotations, v1beta1.AnnotationDeletePriority) && !machinestate.Ready(stays) {
-				w.Fatalf("available %s goes and %s, which is not Ready, stays: %s", gone.Name, stays.Name, p)
+				w.Fatalf("%s is available and is deleted, but %s is not Ready and stays: %s", gone.Name, stays.Name, p)
 			}
 		}
 	}
@@ -218,32 +218,32 @@ func (w *world) check(p Plan) {
 		}
 	}
 
-	// The order in which machines were read must make no difference.
+	// The order in which machines were read must not matter.
 	shuffled := s
 	shuffled.Machines = append([]*v1beta1.Machine(nil), s.Machines...)
 	w.rand.Shuffle(len(shuffled.Machines), func(i, j int) {
 		shuffled.Machines[i], shuffled.Machines[j] = shuffled.Machines[j], shuffled.Machines[i]
 	})
-	w.same("another order of reading", p, shuffled)
+	w.same("machines in another order", p, shuffled)
 
-	// And so must it make none that plain machines are only counted.
+	// It must not matter either that steady machines are only counted.
 	sorted := s
-	sorted.Plain, sorted.Others = w.plain.sort(s.Set, s.Machines, s.Now)
-	w.same("plain machines are known", p, sorted)
+	sorted.Steady, sorted.Others = w.steady.sort(s.Set, s.Machines, s.Now)
+	w.same("with steady machines", p, sorted)
 	all, some := Status(s, p, Reason{}), Status(sorted, p, Reason{})
 	if diff := cmp.Diff(all, some); diff != "" {
-		w.Fatalf("plain machines are known, and the status is another one: %s", diff)
+		w.Fatalf("with steady machines, the status differs: %s", diff)
 	}
-	_, others := sorted.sorted()
-	if a, b := recoveries(nil).follow(s.Machines, s.Now), recoveries(nil).follow(others, s.Now); len(a) != len(b) {
-		w.Fatalf("%d recoveries, and %d where plain machines are known", len(a), len(b))
+	_, others := sorted.splitSteady()
+	if a, b := recoveries(nil).refresh(s.Machines, s.Now), recoveries(nil).refresh(others, s.Now); len(a) != len(b) {
+		w.Fatalf("%d recoveries, but %d with steady machines", len(a), len(b))
 	}
 	if a, b := s.mayDisrupt(lives), sorted.mayDisrupt(lives); a != b {
-		w.Fatalf("whether budgets are read is %t, and %t where plain machines are known", a, b)
+		w.Fatalf("budgets are read: %t, but with steady machines: %t", a, b)
 	}
 }
 
-// same fails if another plan is made of the same state.
+// same fails if Decide returns another plan for the equivalent state as.
 func (w *world) same(why string, p Plan, as State) {
 	w.Helper()
 	again := Decide(as)
@@ -253,12 +253,12 @@ func (w *world) same(why string, p Plan, as State) {
 	p.Update, again.Update = nil, nil
 	p.Release, again.Release = first(p.Release, len(p.Release)), first(again.Release, len(again.Release))
 	if p.String() != again.String() {
-		w.Fatalf("%s, another plan:\n%s\n%s", why, p, again)
+		w.Fatalf("%s, the plan differs:\n%s\n%s", why, p, again)
 	}
 }
 
-// checkAvailability fails if available machines go although they are needed, or stay although they are not. (rule
-// set-keeps-deployment-available)
+// checkAvailability (rule set-keeps-deployment-available) fails if available machines are deleted although they are
+// needed, or are kept although they are not needed.
 func (w *world) checkAvailability(p Plan) {
 	w.Helper()
 	s := w.state
@@ -276,19 +276,19 @@ func (w *world) checkAvailability(p Plan) {
 		}
 	}
 	if gone > 0 && after < s.Availability.MinAvailable {
-		w.Fatalf("%d are available after it, and %d are needed: %s", after, s.Availability.MinAvailable, p)
+		w.Fatalf("%d machines stay available, but %d are needed: %s", after, s.Availability.MinAvailable, p)
 	}
 	if len(p.Blocked) > 0 && after > s.Availability.MinAvailable {
-		w.Fatalf("%d are available after it, and only %d are needed: %s", after, s.Availability.MinAvailable, p)
+		w.Fatalf("%d machines stay available, but only %d are needed: %s", after, s.Availability.MinAvailable, p)
 	}
 	for _, m := range p.Blocked {
 		if !counts(m) {
-			w.Fatalf("%s is not available and stays: %s", m.Name, p)
+			w.Fatalf("%s is kept although it is not available: %s", m.Name, p)
 		}
 	}
 }
 
-// carryOut carries out a plan; unless wholly, some of it fails.
+// carryOut carries out a plan. Unless wholly is true, parts of it fail.
 func (w *world) carryOut(p Plan, wholly bool) {
 	fails := func() bool { return !wholly && w.rand.Intn(2) == 0 }
 	replace := func(m *v1beta1.Machine, with *v1beta1.Machine) {
@@ -337,17 +337,17 @@ func (w *world) carryOut(p Plan, wholly bool) {
 			w.wait.fail(w.state.Now, minRemediationBackoff, maxRemediationBackoff)
 		}
 	}
-	var made []string
+	var created []string
 	for range p.Create {
 		if !fails() {
-			made = append(made, w.add().Name)
+			created = append(created, w.add().Name)
 		}
 	}
-	w.in = w.in.Assign(made)
+	w.in = w.in.Assign(created)
 }
 
-// settle changes the world no more: plans carried out must settle, with as many machines as are wanted.
-func (w *world) settle() {
+// converge stops changing the world. Plans that are carried out must then lead to the wanted number of machines.
+func (w *world) converge() {
 	w.state.Availability = Availability{}
 	var p Plan
 	for range 100 {
@@ -357,10 +357,10 @@ func (w *world) settle() {
 		w.carryOut(p, true)
 	}
 	if !p.Settled() {
-		w.Fatalf("it does not settle: %s", p)
+		w.Fatalf("the plans do not end: %s", p)
 	}
 	if diff := cmp.Diff(p.String(), Decide(w.state).String()); diff != "" {
-		w.Fatalf("settled, but another plan for the same state: %s", diff)
+		w.Fatalf("two different plans for the same state: %s", diff)
 	}
 	selector, _ := selectorOf(w.state.Set)
 	lives := 0
@@ -370,6 +370,6 @@ func (w *world) settle() {
 		}
 	}
 	if replicas := int(w.state.Set.ReplicasOrDefault()); lives != replicas && p.CreationBlocked.Reason == "" {
-		w.Fatalf("settled with %d machines for %d replicas: %s", lives, replicas, p)
+		w.Fatalf("the plans end with %d machines for %d replicas: %s", lives, replicas, p)
 	}
 }

@@ -15,11 +15,11 @@ import (
 )
 
 // preservedPoll is how often a set that creates no machines, because too many are preserved or released, checks whether
-// some are gone: it gets no events of machines without an owner.
+// some of these are gone. The set gets no events of machines without an owner.
 const preservedPoll = time.Minute
 
-// withoutDueForPreservation returns the machines without those that are about to be preserved. Their own controller
-// takes these from the set, and only then may the set replace them.
+// withoutDueForPreservation returns the machines without those that are about to be preserved. The controller of
+// Machines removes these from the set. Only then may the set replace them.
 func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	if !slices.ContainsFunc(machines, preservation.Due) {
 		return machines
@@ -27,24 +27,24 @@ func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), preservation.Due)
 }
 
-// countPreserved counts the orphans that are preserved and would match the set if they still had the labels that
-// preservation removes.
+// countPreserved counts the orphans that are preserved and would match the set's selector if they still had the labels
+// that preservation removes.
 func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
-	left := &metav1.LabelSelector{MatchLabels: map[string]string{}}
-	taken := func(key string) bool {
+	reduced := &metav1.LabelSelector{MatchLabels: map[string]string{}}
+	removed := func(key string) bool {
 		return key == v1beta1.LabelTemplateHash || key == v1beta1.LabelMachineSet
 	}
 	for key, value := range set.Spec.Selector.MatchLabels {
-		if !taken(key) {
-			left.MatchLabels[key] = value
+		if !removed(key) {
+			reduced.MatchLabels[key] = value
 		}
 	}
 	for _, requirement := range set.Spec.Selector.MatchExpressions {
-		if !taken(requirement.Key) {
-			left.MatchExpressions = append(left.MatchExpressions, requirement)
+		if !removed(requirement.Key) {
+			reduced.MatchExpressions = append(reduced.MatchExpressions, requirement)
 		}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(left)
+	selector, err := metav1.LabelSelectorAsSelector(reduced)
 	if err != nil || selector.Empty() {
 		return 0
 	}
@@ -56,18 +56,19 @@ func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) 
 	return n
 }
 
-// origin is the UID of whoever asks for the set's machines: its deployment, or the set alone.
-func origin(set *v1beta1.MachineSet) string {
+// fleetUID returns the UID of the set's deployment, or of the set if it has none.
+func fleetUID(set *v1beta1.MachineSet) string {
 	if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
 		return string(owner.UID)
 	}
 	return string(set.UID)
 }
 
-// countReleased counts the orphans that lost the labels of the set, or of another one of its deployment, and still run.
-// If somebody takes the labels off whatever the set makes, it would otherwise make machines without end.
+// countReleased counts the live orphans that were released by the set, or by another set of its deployment, because
+// they lost the labels of the selector. Without this count, the set would create machines endlessly if another client
+// removes the labels of each new machine.
 func countReleased(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
-	from := origin(set)
+	from := fleetUID(set)
 	for i := range orphans {
 		if m := &orphans[i]; machinestate.Live(m) && !preservation.Preserved(m) &&
 			m.Annotations[v1beta1.AnnotationReleasedFrom] == from {
@@ -77,19 +78,19 @@ func countReleased(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	return n
 }
 
-// tooManyMachines says why no more machines are created.
+// tooManyMachines returns why no more machines are created. ceiling is how many machines may exist.
 func tooManyMachines(ceiling, preserved, released int) Reason {
-	most := wording.Count(ceiling, "machine")
-	message := fmt.Sprintf("No more than %s may exist, those being deleted included: deletion does not keep up.", most)
+	limit := fmt.Sprintf("At most %s may exist, including machines that are being deleted",
+		wording.Count(ceiling, "machine"))
+	message := limit + ". The set creates more when enough of these are gone."
 	if preserved > 0 {
-		message = fmt.Sprintf("No more than %s may exist, those being deleted and %d preserved by the annotation %s included.",
-			most, preserved, v1beta1.AnnotationPreserve)
+		message = fmt.Sprintf("%s and %d preserved by the annotation %s. The set creates more when enough of these are gone.",
+			limit, preserved, v1beta1.AnnotationPreserve)
 	}
 	if released > 0 {
-		message = fmt.Sprintf(
-			"No more than %s may exist, those being deleted and %d that lost the labels of the selector included. "+
-				"Find out who changes labels, then delete the machines with the annotation %s or give them their labels back.",
-			most, released, v1beta1.AnnotationReleasedFrom)
+		message = fmt.Sprintf("%s and %d that lost the labels of the selector. Find out which client changes the labels. "+
+			"Then delete the machines with the annotation %s, or restore their labels.",
+			limit, released, v1beta1.AnnotationReleasedFrom)
 	}
 	return Reason{v1beta1.ReasonTooManyMachines, message}
 }

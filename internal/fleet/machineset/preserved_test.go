@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Rules preserved-before-replaced, kept-machine-leaves-itself: a machine due for preservation is deleted neither
-// because it failed nor as surplus, and no other one in its stead.
+// Rules preserved-before-replaced, kept-machine-leaves-itself: a machine due for preservation is not deleted, neither
+// because it failed nor as surplus. No other machine is deleted in its place.
 func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	withInstance := func(m *v1beta1.Machine) {
 		m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning}
@@ -21,15 +21,16 @@ func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 		want  string
 	}{
 		{"failed", stateOf(aSet(2), newMachine("a", up), newMachine("b", broken, withInstance, failed)), "settled"},
-		{"to be remediated", stateOf(aSet(1), newMachine("a", toRemediate, withInstance, failed)), "settled"},
-		{"without an instance there is nothing to inspect", stateOf(aSet(1), newMachine("a", broken, failed)), "replace a"},
+		{"with a remediation request", stateOf(aSet(1), newMachine("a", toRemediate, withInstance, failed)), "settled"},
+		{"a failed machine without an instance is not preserved",
+			stateOf(aSet(1), newMachine("a", broken, failed)), "replace a"},
 		{"healthy", stateOf(aSet(1), newMachine("a", up, withInstance, failed), newMachine("b", up, created(0))), "delete a"},
-		{"one too many", stateOf(aSet(1), newMachine("a", up), newMachine("b", broken, withInstance, failed)), "settled"},
-		{"two too many", stateOf(aSet(1), newMachine("a", up), newMachine("b", broken, withInstance, failed),
+		{"surplus of one", stateOf(aSet(1), newMachine("a", up), newMachine("b", broken, withInstance, failed)), "settled"},
+		{"surplus of two", stateOf(aSet(1), newMachine("a", up), newMachine("b", broken, withInstance, failed),
 			newMachine("c", broken)), "delete c"},
-		{"more leave than are too many", stateOf(aSet(1), newMachine("a", up, withInstance, now),
+		{"more preserved machines than surplus", stateOf(aSet(1), newMachine("a", up, withInstance, now),
 			newMachine("b", up, withInstance, now)), "settled"},
-		{"to none", stateOf(aSet(0), newMachine("a", up), newMachine("b", up, withInstance, now)), "delete a"},
+		{"no replicas", stateOf(aSet(0), newMachine("a", up), newMachine("b", up, withInstance, now)), "delete a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := Decide(test.state).String(); got != test.want {
@@ -54,9 +55,9 @@ func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	}
 }
 
-// Rule preserved-count-towards-ceiling: preserved machines count if they would match the set with the labels that
-// preservation removed.
-func TestPreservedMachinesOfASetAreFoundByLabels(t *testing.T) {
+// Rule preserved-count-towards-ceiling: a preserved machine counts if it would match the set's selector with the labels
+// that preservation removed.
+func TestPreservedMachinesOfSetAreFoundByLabels(t *testing.T) {
 	set := aSet(1)
 	set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash] = "abc"
 	preserved := annotated(v1beta1.AnnotationPreservedUntil, "2030-01-01T00:00:00Z")
@@ -65,6 +66,6 @@ func TestPreservedMachinesOfASetAreFoundByLabels(t *testing.T) {
 		*newMachine("d", abandoned, preserved, otherLabels),
 	}
 	if n := countPreserved(set, orphans); n != 1 {
-		t.Errorf("%d are counted, not 1", n)
+		t.Errorf("%d machines are counted, want 1", n)
 	}
 }

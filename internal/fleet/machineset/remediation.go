@@ -20,8 +20,8 @@ const (
 	maxRemediationBackoff = 30 * time.Minute
 )
 
-// recoveryGrace is how long a health check has to withdraw RemediationRequested when the machine becomes Ready.
-// Health checks use other caches than the set, and after an outage all of these are updated at once.
+// recoveryGrace is how long a health check has to withdraw RemediationRequested after the machine becomes Ready. The
+// health check uses another cache than the set. After an outage, the set's cache may be updated first.
 const recoveryGrace = time.Minute
 
 // remediable reports whether the set may delete the machine in order to replace it.
@@ -31,9 +31,9 @@ func remediable(m *v1beta1.Machine) bool {
 		!preservation.Due(m) && machinestate.Unlaunchable(m) == nil
 }
 
-// remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, the most surely
-// and the longest broken first. Machines that recovered since are candidates only after wait, which is zero if
-// there are none.
+// remediationCandidates returns the failed and unhealthy machines that may be replaced, in the order of
+// disruption.CompareBroken. Machines that recovered since are not candidates yet. wait is the time until the first of
+// them becomes one, or zero if there are none.
 func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now time.Time) (candidates []*v1beta1.Machine,
 	wait time.Duration) {
 	for _, m := range machines {
@@ -53,8 +53,9 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 }
 
 // remediate plans to delete failed and unhealthy machines: all whose instance is lost, and the others within
-// maxInFlight and the budgets. While the API rejects new machines they stay: they may recover, and people can inspect
-// them. Unlaunchable machines only stop creation: they must not keep other failed machines from being replaced.
+// maxInFlight and the budgets. While the API rejects new machines, failed machines stay, because they may recover and
+// can be inspected. Unlaunchable machines stop only the creation of machines, not the replacement of other failed
+// machines.
 func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {
@@ -67,7 +68,8 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 		p.requeueFrozen(s)
 		return
 	}
-	// A set that may not create leaves the replacement to its deployment.
+	// If the set must not create machines, its deployment creates the replacements, so the checks of creation do not
+	// apply.
 	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		if p.CreationBlocked.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
 			return
@@ -78,9 +80,9 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 		}
 	}
 	lost, others := splitLost(candidates)
-	if s.Failing.stopped() {
+	if s.FailureStreak.stopped() {
 		var wait time.Duration
-		if others, wait = s.Failing.trySome(others, s.Now); wait > 0 {
+		if others, wait = s.FailureStreak.replaceAnyway(others, s.Now); wait > 0 {
 			p.waitFor(wait)
 		}
 	}
@@ -112,13 +114,13 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	p.Remediate = append(p.Remediate, may...)
 }
 
-// instanceLost reports whether the machine's instance is gone, or the cloud is about to remove it: then replacing it
-// later saves nothing.
+// instanceLost reports whether the machine's instance is gone, or about to be removed by the cloud. A delay of its
+// replacement would not help.
 func instanceLost(m *v1beta1.Machine) bool {
 	return machinestate.Vanished(m) || machinestate.Interrupted(m) && !machinestate.Failed(m)
 }
 
-// splitLost returns the candidates whose instance is lost, and the others. Only the others use up budget.
+// splitLost returns the candidates whose instance is lost, and the others. Only the others count towards the budget.
 func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
 	for _, m := range candidates {
 		if instanceLost(m) {
@@ -130,37 +132,39 @@ func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) 
 	return lost, others
 }
 
-// recovery identifies that a machine is Ready although a check requested its remediation, by the times of both
-// conditions. These are of the clocks of two hosts.
+// recovery identifies a recovery of a machine, which is Ready although a check requested its remediation. It consists
+// of the machine's UID and the transition times of both conditions, which come from the clocks of two hosts.
 type recovery struct {
-	uid        types.UID
-	marked, up int64
+	uid           types.UID
+	marked, ready int64
 }
 
-// recoveries are the times at which this process first saw each recovery of a set's machines, by its own clock.
+// recoveries maps each recovery of a set's machines to the time when this process first saw it, by its own clock.
 type recoveries map[recovery]time.Time
 
-// recoveryOf returns the recovery of a machine, and the later of the times of its two conditions; false if there is
-// none. A request of a person is not a matter of health.
+// recoveryOf returns the recovery of a machine, and the later of the times of its two conditions. It returns false if
+// the machine did not recover. A request by the annotation machinist.dev/remediate does not depend on the machine's
+// health, so it is never a recovery.
 func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool) {
 	if machinestate.Failed(m) || machinestate.Interrupted(m) ||
 		machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
 		return recovery{}, time.Time{}, false
 	}
 	mark := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
-	up := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
-	if mark == nil || up == nil || up.Status != metav1.ConditionTrue {
+	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
+	if mark == nil || ready == nil || ready.Status != metav1.ConditionTrue {
 		return recovery{}, time.Time{}, false
 	}
-	began = up.LastTransitionTime.Time
+	began = ready.LastTransitionTime.Time
 	if began.Before(mark.LastTransitionTime.Time) {
 		began = mark.LastTransitionTime.Time
 	}
-	return recovery{m.UID, mark.LastTransitionTime.Unix(), up.LastTransitionTime.Unix()}, began, true
+	return recovery{m.UID, mark.LastTransitionTime.Unix(), ready.LastTransitionTime.Unix()}, began, true
 }
 
-// follow returns the recoveries that last, and those that are new now. After a clock was set back all are new.
-func (seen recoveries) follow(machines []*v1beta1.Machine, now time.Time) recoveries {
+// refresh returns the recoveries that continue, and adds new ones with the time now. After the clock was set back, all
+// count as new.
+func (seen recoveries) refresh(machines []*v1beta1.Machine, now time.Time) recoveries {
 	var left recoveries
 	for _, m := range machines {
 		r, _, recovered := recoveryOf(m)
@@ -179,10 +183,10 @@ func (seen recoveries) follow(machines []*v1beta1.Machine, now time.Time) recove
 	return left
 }
 
-// graceLeft returns for how much longer a machine is not replaced because it recovered; zero or less if it may be.
-// The time counts from when this process saw the recovery, because the times of the conditions are of two other
-// hosts. If these are so old that no difference of clocks matters, they count as well: a process may not run for long
-// enough.
+// graceLeft returns for how much longer a machine must not be replaced because it recovered. Zero or less means that it
+// may be replaced. The grace period starts when this process sees the recovery, because the times of the conditions
+// come from the clocks of other hosts. It also ends when these times are so old that a difference of clocks does not
+// matter. Otherwise a process that restarts often would never replace the machine.
 func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duration {
 	r, began, recovered := recoveryOf(m)
 	if !recovered {
@@ -195,11 +199,11 @@ func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duratio
 	return min(at.Add(recoveryGrace).Sub(now), began.Add(recoveryGrace+clockDifference).Sub(now))
 }
 
-// clockDifference is by how much the clocks of two hosts may differ.
+// clockDifference is the maximum assumed difference between the clocks of two hosts.
 const clockDifference = 15 * time.Minute
 
-// remediationLimit resolves the maxInFlight of a deployment, or of a set without one: a percentage of replicas is
-// rounded up, and it is at least 1 unless written 0. An invalid value counts as the default.
+// remediationLimit returns maxInFlight as a number of machines. A percentage of replicas is rounded up, and is at least
+// 1 unless it is 0%. An invalid value counts as the default.
 func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 	value := r.MaxInFlightOrDefault()
 	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(replicas), true)
@@ -212,16 +216,18 @@ func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 	return n
 }
 
-// Replacements are the remediations of a set that are in flight, each by the name of the machine that replaces the one
-// deleted, or "" until there is one.
+// Replacements are the remediations of a set that are in flight. Each entry is the name of the machine that replaces a
+// deleted one, or "" until the replacement exists.
 //
-// Replacements of machines whose instance vanished are in a list of their own: they use up no budget.
+// Replacements of machines whose instance vanished are kept in a separate list, because they do not count towards the
+// budget.
 //
-// They are in memory only. After a restart every machine that is coming up counts as one (see Resume), so the budget
-// is never exceeded.
+// Replacements are in memory only. After a restart, every machine that is coming up counts as one (see Resume), so the
+// budget is never exceeded.
 type Replacements []string
 
-// Resume returns the replacements of a set that this process has not observed before.
+// Resume returns the replacements of a set that this process has not observed before: the machines that are coming up,
+// and the missing ones.
 func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, now time.Time) Replacements {
 	var in Replacements
 	lives := 0
@@ -244,8 +250,8 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 	return in
 }
 
-// Settle returns the replacements that are still in flight. recovered is true if one of them is Running.
-func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReadySeconds int32,
+// Refresh returns the replacements that are still in flight. recovered is true if a replacement is Running.
+func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minReadySeconds int32,
 	now time.Time) (left Replacements, recovered bool) {
 	if len(r) == 0 {
 		return nil, false // The common case.
@@ -269,10 +275,10 @@ func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReady
 		m := byName[name]
 		switch {
 		case m == nil && missing > 0:
-			// Not created yet, or gone again: the next new machine is the replacement.
+			// The replacement is not created yet, or is gone again. The next new machine is the replacement.
 			left = append(left, "")
 			missing--
-		case m == nil: // Nothing is missing any more, because replicas were lowered.
+		case m == nil: // No machine is missing any more, because replicas were lowered.
 		case machinestate.Available(m, minReadySeconds, now):
 			recovered = true
 		default:
@@ -283,7 +289,8 @@ func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReady
 	return left, recovered
 }
 
-// InFlight counts the replacements that use up budget. One that must be replaced itself does not, so that it can be.
+// InFlight counts the replacements that count towards the budget. A replacement that must be replaced itself does not
+// count, because otherwise the budget would prevent that.
 func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 	n := len(r)
 	if n == 0 {
@@ -297,12 +304,12 @@ func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 	return n
 }
 
-// Begin records that a machine was deleted to be replaced.
+// Begin records that a machine was deleted in order to replace it.
 func (r Replacements) Begin(victim string) Replacements {
 	return append(r.without(victim), "")
 }
 
-// without returns the replacements without the one of that name.
+// without returns the replacements without the one with the name.
 func (r Replacements) without(name string) Replacements {
 	if at := slices.Index(r, name); at >= 0 {
 		return slices.Delete(slices.Clone(r), at, at+1)
@@ -310,8 +317,8 @@ func (r Replacements) without(name string) Replacements {
 	return r
 }
 
-// blank counts the replacements that are not created yet.
-func (r Replacements) blank() (n int) {
+// unassigned returns how many replacements are not created yet.
+func (r Replacements) unassigned() (n int) {
 	for _, name := range r {
 		if name == "" {
 			n++
@@ -320,7 +327,7 @@ func (r Replacements) blank() (n int) {
 	return n
 }
 
-// Assign records machines that were created.
+// Assign records the names of created machines as replacements, for those that are not created yet.
 func (r Replacements) Assign(created []string) Replacements {
 	r = slices.Clone(r)
 	for _, name := range created {
@@ -333,7 +340,7 @@ func (r Replacements) Assign(created []string) Replacements {
 	return r
 }
 
-// backoff is how long a set waits between two attempts while they fail.
+// backoff is the wait between two attempts while they fail.
 type backoff struct {
 	failures int
 	until    time.Time
@@ -344,7 +351,7 @@ func (b *backoff) fail(now time.Time, least, most time.Duration) {
 	b.until = now.Add(delay(b.failures, least, most))
 }
 
-// delay doubles with every failure, from least to most.
+// delay returns the wait after a number of failures. It doubles with every failure, from least to most.
 func delay(failures int, least, most time.Duration) time.Duration {
 	d := least
 	for range failures - 1 {

@@ -12,53 +12,54 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestReplacementsInTheirLife(t *testing.T) {
-	settle := func(r Replacements, machines ...*v1beta1.Machine) (Replacements, bool) {
-		return r.Settle(machines, 2, 60, epoch)
+func TestReplacementsLifecycle(t *testing.T) {
+	refresh := func(r Replacements, machines ...*v1beta1.Machine) (Replacements, bool) {
+		return r.Refresh(machines, 2, 60, epoch)
 	}
 	healthy := newMachine("a", up)
 
 	r := Replacements{}.Begin("b")
-	r, _ = settle(r, healthy, newMachine("b", leaving))
+	r, _ = refresh(r, healthy, newMachine("b", leaving))
 	if !slices.Equal(r, Replacements{""}) {
 		t.Fatalf("after the deletion: %q", r)
 	}
 	r = r.Assign([]string{"c", "unrelated"})
-	if r, _ = settle(r, healthy, newMachine("c")); !slices.Equal(r, Replacements{"c"}) ||
+	if r, _ = refresh(r, healthy, newMachine("c")); !slices.Equal(r, Replacements{"c"}) ||
 		r.InFlight([]*v1beta1.Machine{newMachine("c")}) != 1 {
 		t.Fatalf("while the replacement comes up: %q", r)
 	}
-	left, recovered := settle(r, healthy, newMachine("c", readyFor(10*time.Second)))
+	left, recovered := refresh(r, healthy, newMachine("c", readyFor(10*time.Second)))
 	if !slices.Equal(left, Replacements{"c"}) || !recovered {
 		t.Errorf("the replacement runs and is not available yet: %q, recovered %v", left, recovered)
 	}
-	if left, recovered = settle(r, healthy, newMachine("c", readyFor(time.Minute))); len(left) != 0 || !recovered {
+	if left, recovered = refresh(r, healthy, newMachine("c", readyFor(time.Minute))); len(left) != 0 || !recovered {
 		t.Errorf("the replacement is available: %q, recovered %v", left, recovered)
 	}
 
 	failing := newMachine("c", broken)
-	left, recovered = settle(r, healthy, failing)
+	left, recovered = refresh(r, healthy, failing)
 	if recovered || left.InFlight([]*v1beta1.Machine{failing}) != 0 {
-		t.Errorf("the replacement failed, and uses up budget that its own replacement needs: %q", left)
+		t.Errorf("a failed replacement counts towards the budget: %q", left)
 	}
 	left = left.Begin("c")
-	if left, _ = settle(left, healthy); !slices.Equal(left, Replacements{""}) || left.InFlight(nil) != 1 {
-		t.Errorf("the replacement is itself replaced: %q", left)
+	if left, _ = refresh(left, healthy); !slices.Equal(left, Replacements{""}) || left.InFlight(nil) != 1 {
+		t.Errorf("after the replacement was itself replaced: %q", left)
 	}
 
-	if left, _ = settle(Replacements{"c"}, healthy); !slices.Equal(left, Replacements{""}) {
-		t.Errorf("somebody deleted the replacement: %q", left)
+	if left, _ = refresh(Replacements{"c"}, healthy); !slices.Equal(left, Replacements{""}) {
+		t.Errorf("after the replacement was deleted by hand: %q", left)
 	}
-	if left, _ = settle(Replacements{"c", ""}, healthy, newMachine("d")); len(left) != 0 {
-		t.Errorf("nothing is missing any more: %q", left)
+	if left, _ = refresh(Replacements{"c", ""}, healthy, newMachine("d")); len(left) != 0 {
+		t.Errorf("no machine is missing any more: %q", left)
 	}
-	if left, _ = settle(Replacements{"", "", ""}, healthy); len(left) != 1 {
+	if left, _ = refresh(Replacements{"", "", ""}, healthy); len(left) != 1 {
 		t.Errorf("only one machine is missing: %q", left)
 	}
 }
 
-// A new process does not know what its predecessor replaced. It may wait for too many machines, never for too few.
-func TestResumeTakesWhatIsComingUpForReplacements(t *testing.T) {
+// A new process does not know which machines its predecessor replaced. It may wait for too many machines, but never for
+// too few.
+func TestResumeCountsMachinesComingUpAsReplacements(t *testing.T) {
 	machines := []*v1beta1.Machine{
 		newMachine("running", up), newMachine("young", readyFor(time.Second)), newMachine("pending"),
 		newMachine("provisioned", launched),
@@ -70,10 +71,10 @@ func TestResumeTakesWhatIsComingUpForReplacements(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := Resume(nil, 8, 0, epoch); len(got) != 0 {
-		t.Errorf("a set without machines replaces none: %q", got)
+		t.Errorf("a set without machines has replacements: %q", got)
 	}
 	if got := Resume(several("m", 3, up), 1, 0, epoch); len(got) != 0 {
-		t.Errorf("a set with too many machines replaces none: %q", got)
+		t.Errorf("a set with too many machines has replacements: %q", got)
 	}
 }
 
@@ -105,59 +106,59 @@ func TestRemediationLimit(t *testing.T) {
 		}
 	}
 	if got := remediationLimit(v1beta1.MachineRemediation{MaxInFlight: ptr.To(intstr.FromString("50%"))}, 0); got != 1 {
-		t.Errorf("a share of nothing: %d, want at least 1", got)
+		t.Errorf("50%% of 0 replicas: %d, want 1", got)
 	}
 	if got := remediationLimit(v1beta1.MachineRemediation{}, 1); got != 1 {
 		t.Errorf("the default: %d, want 1", got)
 	}
 }
 
-// Rule vanished-replaced-at-once: if replacements of vanished machines vanish too, the set waits longer and longer,
-// until one of them runs. Replacements of vanished machines use up no budget.
-func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
+// Rule vanished-replaced-at-once: while replacements of vanished machines vanish too, the set backs off exponentially,
+// until a replacement runs. Replacements of vanished machines do not count towards the budget.
+func TestVanishingReplacementsBackOff(t *testing.T) {
 	set := aSet(2)
 	p := &pass{Reconciler: New(Options{}), state: State{Set: set, Now: epoch}}
 	p.known = p.shared.get(set)
-	settle := func(machines ...*v1beta1.Machine) {
+	refresh := func(machines ...*v1beta1.Machine) {
 		p.state.Machines = machines
 		if err := p.countInFlight(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	replace := func(victim, by string) {
-		p.noteRemediated([]*v1beta1.Machine{newMachine(victim, lost)})
+		p.recordRemediated([]*v1beta1.Machine{newMachine(victim, lost)})
 		p.known.lostReplacements = p.known.lostReplacements.Assign([]string{by})
 	}
 	b := newMachine("b", up)
-	settle(newMachine("a", lost), b)
+	refresh(newMachine("a", lost), b)
 	replace("a", "a1")
-	if settle(newMachine("a1"), b); p.state.InFlight != 0 || !p.state.NextLost.IsZero() {
-		t.Fatalf("after the first: %d in flight, waits until %s", p.state.InFlight, p.state.NextLost)
+	if refresh(newMachine("a1"), b); p.state.InFlight != 0 || !p.state.NextLost.IsZero() {
+		t.Fatalf("after the first machine vanished: %d in flight, backoff until %s", p.state.InFlight, p.state.NextLost)
 	}
 	replace("a1", "a2")
-	settle(newMachine("a2"), b)
+	refresh(newMachine("a2"), b)
 	if wait := p.state.NextLost.Sub(epoch); wait != minRemediationBackoff {
-		t.Fatalf("after the second it waits for %s", wait)
+		t.Fatalf("after the second machine vanished: backoff of %s", wait)
 	}
 	replace("a2", "a3")
-	settle(newMachine("a3"), b)
+	refresh(newMachine("a3"), b)
 	if wait := p.state.NextLost.Sub(epoch); wait != 2*minRemediationBackoff {
-		t.Fatalf("after the third it waits for %s", wait)
+		t.Fatalf("after the third machine vanished: backoff of %s", wait)
 	}
-	if settle(newMachine("a3", up), b); !p.state.NextLost.IsZero() || len(p.state.LostReplacements) != 0 {
-		t.Errorf("the third runs: waits until %s for %q", p.state.NextLost, p.state.LostReplacements)
+	if refresh(newMachine("a3", up), b); !p.state.NextLost.IsZero() || len(p.state.LostReplacements) != 0 {
+		t.Errorf("the third replacement runs: backoff until %s for %q", p.state.NextLost, p.state.LostReplacements)
 	}
-	// A replacement that vanishes no longer uses up budget.
-	p.noteRemediated([]*v1beta1.Machine{newMachine("b", broken)})
+	// A replacement that vanishes no longer counts towards the budget.
+	p.recordRemediated([]*v1beta1.Machine{newMachine("b", broken)})
 	in, _ := p.shared.replacementsOf(set.UID)
 	p.shared.keepReplacements(set.UID, in.Assign([]string{"b1"}))
-	if settle(newMachine("a3", up), newMachine("b1")); p.state.InFlight != 1 {
+	if refresh(newMachine("a3", up), newMachine("b1")); p.state.InFlight != 1 {
 		t.Fatalf("%d in flight, want 1", p.state.InFlight)
 	}
 	replace("b1", "b2")
-	if settle(newMachine("a3", up), newMachine("b2")); p.state.InFlight != 0 ||
+	if refresh(newMachine("a3", up), newMachine("b2")); p.state.InFlight != 0 ||
 		!slices.Equal(p.state.LostReplacements, Replacements{"b2"}) {
-		t.Errorf("%d in flight, want none; %q replace vanished ones", p.state.InFlight, p.state.LostReplacements)
+		t.Errorf("%d in flight, want 0; %q replace vanished machines", p.state.InFlight, p.state.LostReplacements)
 	}
 }
 
@@ -176,8 +177,7 @@ func TestSurge(t *testing.T) {
 	}
 }
 
-// FuzzRemediationLimit (rule remediation-budget): whatever a deployment specifies, the limit is 0 only if it
-// specifies 0.
+// FuzzRemediationLimit (rule remediation-budget) checks that the limit is 0 only if the deployment specifies 0.
 func FuzzRemediationLimit(f *testing.F) {
 	for _, seed := range []string{"0%", "0", "1%", "100%", "-1%", "many", "", "99999999999999999999%",
 		"9223372036854775807%"} {

@@ -12,24 +12,23 @@ import (
 	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
-// errReplicasStored ends a pass that stored spec.replicas. The event of the write, or of the write of another that it
-// conflicts with, triggers the next one.
+// errReplicasStored ends a pass that stored spec.replicas. The event of this write, or of the write that it conflicted
+// with, triggers the next pass.
 var errReplicasStored = errors.New("spec.replicas was stored")
 
-// storeReplicas writes spec.replicas of a set that has none: it was applied without the field, and no webhook stored
-// the number.
+// storeReplicas writes spec.replicas of a set that was created without this field and without the webhook that sets it.
 func (p *pass) storeReplicas(ctx context.Context, set *v1beta1.MachineSet) error {
 	changed := set.DeepCopy()
 	replicas := autoscaling.Replicas(set.Annotations, currentReplicas(set))
 	changed.Spec.Replicas = &replicas
 	if err := p.Client.Patch(ctx, changed, client.MergeFromWithOptions(set,
 		client.MergeFromWithOptimisticLock{})); err != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("store spec.replicas, which is left out: %w", err)
+		return fmt.Errorf("store the missing spec.replicas: %w", err)
 	}
 	return errReplicasStored
 }
 
-// currentReplicas returns the number of machines that the set has, nil for a new one.
+// currentReplicas returns the number of machines that the set has, or nil for a new set.
 func currentReplicas(set *v1beta1.MachineSet) *int32 {
 	if set.Status.ObservedGeneration == 0 {
 		return nil

@@ -17,11 +17,11 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// statusInterval is the least time between two writes of a status in which only numbers changed. No controller
-// depends on them: a deployment counts machines itself.
+// statusInterval is the minimum time between two writes of a status in which only numbers changed. No controller
+// depends on these numbers: a deployment counts machines itself.
 const statusInterval = 2 * time.Second
 
-// report writes the status if it changed. A change of numbers only may wait for statusInterval.
+// report writes the status if it changed. If only numbers changed, the write may be delayed by statusInterval.
 func (p *pass) report(ctx context.Context, plan Plan) error {
 	set := p.state.Set
 	status := Status(p.state, plan, p.failure)
@@ -51,7 +51,7 @@ func (p *pass) report(ctx context.Context, plan Plan) error {
 	return nil
 }
 
-// reportAfter writes the status after a round that could not be finished.
+// reportAfter writes the status after the last round of a pass, from a new observation.
 func (p *pass) reportAfter(ctx context.Context) error {
 	if err := p.observe(ctx); err != nil {
 		return err
@@ -64,8 +64,8 @@ func (p *pass) reportAfter(ctx context.Context) error {
 	return p.report(ctx, plan)
 }
 
-// urgent reports whether a condition has become true or false, or true for another reason. That a set has reached its
-// replicas may wait: in a rollout they are changed again at once.
+// urgent reports whether a condition has changed its status, or is True for another reason. It ignores that scaling has
+// ended, because a rollout changes the replicas again immediately.
 func urgent(before, after []metav1.Condition) bool {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)
@@ -80,7 +80,7 @@ func urgent(before, after []metav1.Condition) bool {
 	return false
 }
 
-// recordTransitions records an event for each problem that began, and for a freeze that ended.
+// recordTransitions records an event for each problem that began, and for each freeze that ended.
 func (p *pass) recordTransitions(before, after []metav1.Condition) {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)
@@ -95,7 +95,7 @@ func (p *pass) recordTransitions(before, after []metav1.Condition) {
 			if began {
 				p.event(corev1.EventTypeWarning, c.Reason, "Freeze", c.Message)
 			} else if ended {
-				p.event(corev1.EventTypeNormal, c.Reason, "Thaw", "Machines are created again.")
+				p.event(corev1.EventTypeNormal, c.Reason, "Thaw", "The freeze has ended: the set creates machines again.")
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func (p *pass) recordActions() {
 		{p.done.adopted, reasonMachinesAdopted, "Adopt", "Adopted"},
 		{p.done.handedOver, reasonMachinesHandedOver, "HandOver", "Handed over"},
 		{p.done.deleted, reasonMachinesDeleted, "Delete", "Deleted"},
-		{p.done.remediated, reasonMachinesRemediated, "Replace", "Deleted, to be replaced,"},
+		{p.done.remediated, reasonMachinesRemediated, "Replace", "Replacing"},
 		{p.done.created, reasonMachinesCreated, "Create", "Created"},
 	} {
 		switch n := action.machines.n; {
@@ -125,8 +125,8 @@ func (p *pass) recordActions() {
 	}
 }
 
-// event records an event on the set, without the set's resource version: so a repeated event increments the count of
-// the same Event.
+// event records an event on the set. It omits the set's resource version, so that a repeated event increments the count
+// of the same Event.
 func (p *pass) event(kind, reason, action, message string) {
 	if p.Recorder != nil {
 		set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.state.Set.Namespace, Name: p.state.Set.Name,
@@ -135,7 +135,8 @@ func (p *pass) event(kind, reason, action, message string) {
 	}
 }
 
-// Reasons of events on a MachineSet, beside those of its conditions. HandOverFailed is a reason of ReplicaFailure too.
+// Reasons of events on a MachineSet, in addition to those of its conditions. HandOverFailed is also a reason of
+// ReplicaFailure.
 const (
 	// reasonMachinesCreated surfaces once for all machines that a pass created.
 	reasonMachinesCreated = "MachinesCreated"

@@ -20,119 +20,125 @@ import (
 )
 
 const (
-	// maxReplicas is what the CRD admits. The controller does nothing about a set that has more anyway.
+	// maxReplicas is the maximum that the CRD admits. The controller ignores a set with more replicas.
 	maxReplicas = 100000
 
-	// maxRejectedMachines is how many machines of one configuration may be unlaunchable before the set creates no more
-	// of it.
+	// maxRejectedMachines is the number of unlaunchable machines of one configuration at which the set creates no more
+	// machines of this configuration.
 	maxRejectedMachines = 3
 
-	// frozenPoll is how often a set that would create machines checks whether the process may do so again.
+	// frozenPoll is how often a set that would create machines checks whether the process may create them again.
 	frozenPoll = 10 * time.Second
 )
 
-// State is what Decide needs to know.
+// State is the input of Decide.
 type State struct {
 	Set *v1beta1.MachineSet
-	// Machines are those that the set controls, those being deleted included, without preserved ones.
+	// Machines are all machines that the set controls, including those being deleted, but not preserved ones.
 	Machines []*v1beta1.Machine
-	// Plain are those of the Machines that are known to be plain, Others the rest. Without Plain ones, all are checked.
-	Plain, Others []*v1beta1.Machine
-	// Receiver is the set that machines are handed over to; nil if no set is ready for them.
+	// Steady are the Machines that are known to be steady (see isSteady), Others are all other Machines. If Steady is
+	// empty, Decide checks all Machines and ignores Others.
+	Steady, Others []*v1beta1.Machine
+	// Receiver is the set that machines are handed over to. It is nil if no set is ready to receive them.
 	Receiver *v1beta1.MachineSet
-	// Expecting says that machines are being handed over to the set. It creates none then, because arriving machines may
-	// be enough.
+	// Expecting is true while another set hands machines over to this set. The set then creates no machines, because the
+	// received ones may be enough.
 	Expecting bool
-	// Orphans have no controller and match the selector. Preserved is how many machines are preserved that belonged to the
-	// set or to another one of its deployment, Released how many of those have lost their labels and their owner.
-	Orphans             []*v1beta1.Machine
+	// Orphans are machines that have no controller and match the selector.
+	Orphans []*v1beta1.Machine
+	// Preserved and Released are numbers of machines that belonged to the set, or to another set of its deployment.
+	// Preserved ones were taken out of their set for inspection. Released ones lost the labels of the selector.
 	Preserved, Released int
-	// Alone says that the set has no deployment. Exchanges is how many machines may be exchanged for others at a time.
-	Alone     bool
-	Exchanges int
-	// Surge is how many machines the set's deployment may have above its replicas.
+	// Standalone is true if the set has no owner. MaxReplacing is how many machines may be marked for replacement at a
+	// time.
+	Standalone   bool
+	MaxReplacing int
+	// Surge is how many machines the set's deployment may have in addition to its replicas.
 	Surge int
-	// OverCapacity is by how many the set's replicas exceed what replicas + maxSurge of its deployment leave to it.
+	// OverCapacity is how many of the set's replicas exceed the capacity that the deployment's other sets leave to it. All
+	// sets together may have the deployment's replicas + maxSurge.
 	OverCapacity int
 	// Availability limits the deletion of available machines.
 	Availability Availability
 	Disruption
-	// MaxInFlight is how many failed or unhealthy machines may be in the course of being replaced; InFlight is how many
-	// are, over all sets of the deployment.
+	// MaxInFlight is how many failed or unhealthy machines may be in replacement at a time. InFlight is how many are, over
+	// all sets of the deployment.
 	MaxInFlight, InFlight int
-	// Recoveries are when this process first saw each machine that is Ready although a check requested its remediation.
+	// Recoveries are the times at which this process first saw each machine that is Ready although a check requested its
+	// remediation.
 	Recoveries recoveries
-	// NextRemediation and NextCreation are the times before which the set remediates or creates nothing, after failures.
+	// NextRemediation and NextCreation are the times before which the set does not remediate or create, after failures.
 	NextRemediation, NextCreation time.Time
-	// Failing is the row of machines that failed in the same way.
-	Failing failingRow
-	// LostReplacements are the machines that replace some whose instance vanished and that are not available yet. Before
-	// NextLost they are not replaced because their own instance vanished.
+	// FailureStreak counts the machines that failed in a row for the same reason.
+	FailureStreak failureStreak
+	// LostReplacements are machines that replace others whose instance vanished, and that are not available yet. If the
+	// instance of such a replacement vanishes as well, the replacement is not replaced before NextLost.
 	LostReplacements Replacements
 	NextLost         time.Time
-	// CreationFailure is why the set creates nothing before NextCreation.
+	// CreationFailure is why the set creates no machines before NextCreation.
 	CreationFailure Reason
-	// Stopped says why this process must not create or remediate now; its reason is empty if it may.
+	// Stopped is why this process must not create or remediate machines now. Its reason is empty if it may.
 	Stopped Reason
 	Now     time.Time
 }
 
-// sorted returns the machines that are known to be plain, and all others.
-func (s *State) sorted() (plain, others []*v1beta1.Machine) {
-	if len(s.Plain) == 0 {
+// splitSteady returns the machines that are known to be steady, and all other machines.
+func (s *State) splitSteady() (steady, others []*v1beta1.Machine) {
+	if len(s.Steady) == 0 {
 		return nil, s.Machines
 	}
-	return s.Plain, s.Others
+	return s.Steady, s.Others
 }
 
-// Reason is a reason of a condition with its message.
+// Reason is a condition's reason and message. An empty Reason means that the condition is not True.
 type Reason struct{ Reason, Message string }
 
-// Plan is what a set does next. Its parts are independent: carried out in any order, or only in part, they keep every
-// bound. After that the set makes another plan, until one is Settled.
+// Plan is what a set does next. Its parts are independent: all bounds hold if the parts are carried out in any order,
+// or only some of them. After that, the set makes another plan, until a plan is Settled.
 type Plan struct {
-	// Release are machines that no longer match.
+	// Release are machines that no longer match the selector.
 	Release []*v1beta1.Machine
-	// Adopt are orphans to take over.
+	// Adopt are orphans to adopt.
 	Adopt []*v1beta1.Machine
 	// Update are machines to be patched, each with its desired state.
 	Update []Update
 	// HandOver are machines to move to another set of the deployment.
 	HandOver []Update
-	// Delete are surplus machines, chosen from a larger number if Chosen. Blocked are available surplus machines that stay
-	// until the deployment can spare them.
+	// Delete are surplus machines. Chosen is true if they were chosen among more machines. Blocked are available surplus
+	// machines that stay until the deployment can spare them.
 	Delete, Blocked []*v1beta1.Machine
 	Chosen          bool
 	// Remediate are machines to be deleted in order to replace them.
 	Remediate []*v1beta1.Machine
-	// Denied are machines that budgets hold back.
+	// Denied are machines that disruption budgets or exemptions hold back.
 	Denied []disruption.Denial
-	// Create is how many machines to make.
+	// Create is how many machines to create.
 	Create int
 
-	// CreationBlocked says why fewer machines are created than are missing.
+	// CreationBlocked is why fewer machines are created than are missing.
 	CreationBlocked Reason
-	// Frozen says why the set creates none, if that is for safety.
+	// Frozen is why the set creates no machines, if the reason is safety.
 	Frozen Reason
-	// Unadopted are orphans that the set does not adopt, and why.
+	// Unadopted are orphans that the set does not adopt. UnadoptedReason is why.
 	Unadopted       []*v1beta1.Machine
 	UnadoptedReason string
-	// BackingOff says that the replacement of failed machines waits because earlier replacements failed too.
+	// BackingOff is true if the replacement of failed machines waits because earlier replacements failed too.
 	BackingOff bool
-	// Postponed says that the plan leaves out what depends on the number of machines until the cache is new enough.
+	// Postponed is true if the plan leaves out everything that depends on the number of machines, until the cache is new
+	// enough.
 	Postponed bool
-	// Wait is when to plan again without an event; zero is never.
+	// Wait is the time after which to plan again without an event. Zero means never.
 	Wait time.Duration
 
-	// asked are the machines that budgets allow to disrupt, to be asked for once more right before.
+	// asked are the candidates that budgets allow to disrupt. They are granted again right before their disruption.
 	asked map[types.UID]disruption.Candidate
-	// planned are those of them that the plan disrupts, also where it is postponed.
+	// planned are the asked candidates that the plan disrupts, even if it is postponed.
 	planned []disruption.Candidate
-	// expiring are the machines to be marked as too old.
+	// expiring are the machines to be marked because they are too old.
 	expiring map[types.UID]bool
 }
 
-// Update is a machine as it is and as desired.
+// Update is the present and the desired state of a machine.
 type Update struct{ From, To *v1beta1.Machine }
 
 // Settled reports whether there is nothing to do.
@@ -143,7 +149,8 @@ func (p Plan) DependsOnCount() bool {
 	return len(p.Adopt) > 0 || len(p.HandOver) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
 }
 
-// withoutCounting returns the plan without what depends on the number of machines, to be made again after d.
+// withoutCounting returns the plan without everything that depends on the number of machines. The set plans again
+// after d.
 func (p Plan) withoutCounting(d time.Duration) Plan {
 	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create = nil, nil, nil, nil, 0
 	p.Postponed = true
@@ -165,9 +172,9 @@ func Decide(s State) Plan {
 	}
 	replicas := int(s.Set.ReplicasOrDefault())
 
-	plain, others := s.sorted()
+	steady, others := s.splitSteady()
 	members := make([]*v1beta1.Machine, 0, len(others))
-	active := append(make([]*v1beta1.Machine, 0, len(s.Machines)), plain...)
+	active := append(make([]*v1beta1.Machine, 0, len(s.Machines)), steady...)
 	for _, m := range others {
 		matches := selector.Matches(labels.Set(m.Labels))
 		if matches {
@@ -181,53 +188,54 @@ func Decide(s State) Plan {
 			p.Release = append(p.Release, m)
 		}
 	}
-	notable := active[len(plain):]
-	replaced := s.replacedOnRequest(notable)
-	// Machines being released count until the cache shows them released: they cause neither deletions nor creations yet.
+	unsteady := active[len(steady):]
+	replaced := s.replacedOnRequest(unsteady)
+	// A machine that is being released counts until the cache shows it released. Until then its release causes neither a
+	// deletion nor a creation.
 	order, handing := handover.Ordered(s.Set)
 	switch surplus := len(active) - replicas; {
 	case handing:
 		p.handOver(s, active, min(surplus, int(order.Machines)), order.Selected)
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0 && handover.Receives(s.Set):
-		// The surplus was handed over, and the deployment has not counted it yet.
+		// The surplus consists of received machines that the deployment has not counted yet.
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case len(replaced) > 0 && (surplus == 0 || surplus == 1):
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
-		if p.remediate(s, notable); len(p.Remediate) == 0 {
+		if p.remediate(s, unsteady); len(p.Remediate) == 0 {
 			p.replaceOnRequest(s, replaced, active, surplus)
 		}
 	case surplus > 0:
-		// Machines due for preservation leave by themselves: neither they nor others in their stead are deleted.
-		staying := slices.Concat(plain, withoutDueForPreservation(notable))
+		// Machines due for preservation leave the set without being deleted. No other machines are deleted in their place.
+		staying := slices.Concat(steady, withoutDueForPreservation(unsteady))
 		surplus = max(0, len(staying)-replicas)
 		order := machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
-		p.Delete, p.Blocked = s.Availability.choose(s, exemptLast(order, notable, s.Now), surplus)
-		p.hold(s)
+		p.Delete, p.Blocked = s.Availability.choose(s, exemptLast(order, unsteady, s.Now), surplus)
+		p.removeDenied(s)
 		p.Chosen = surplus < len(staying)
 		if len(p.Blocked) > 0 {
 			p.waitFor(availabilityPoll)
 		}
-		// The surplus may stay for as long as a budget or the deployment needs it.
+		// A surplus that a budget or the deployment's availability holds back must not delay remediation.
 		if len(p.Delete) == 0 {
-			p.remediate(s, notable)
+			p.remediate(s, unsteady)
 		}
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	default:
 		missing := -surplus - len(p.Release)
 		missing -= p.adopt(s, missing)
 		p.create(s, missing)
-		p.remediate(s, notable)
+		p.remediate(s, unsteady)
 	}
 	p.expire(s, active)
 	p.update(s, members)
 	p.waitForWindows(s.Now)
-	p.takeTurns()
+	p.recordPlanned()
 	if has(s.Set.Labels, v1beta1.LabelFreeze) {
 		p.Frozen = s.frozen()
 	}
 	if s.Set.Spec.MinReadySeconds > 0 {
-		for _, m := range notable {
+		for _, m := range unsteady {
 			if in, ok := machinestate.AvailableIn(m, s.Set.Spec.MinReadySeconds, s.Now); ok && in > 0 {
 				p.waitFor(in)
 			}
@@ -236,13 +244,13 @@ func Decide(s State) Plan {
 	return p
 }
 
-// selectorOf returns the selector of a valid set, or why the set is invalid. The API rejects invalid sets, but one
-// that exists anyway must do no harm: an empty selector would adopt all machines, and a set whose new machines do not
-// match its selector, or whose template annotates them for deletion, would create machines without end.
+// selectorOf returns the selector of a valid set, or why the set is invalid. The API rejects invalid sets, but one that
+// exists anyway must do no harm. An empty selector would adopt all machines. A set whose new machines do not match its
+// selector, or whose template annotates them for deletion, would create machines endlessly.
 func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	if n := set.ReplicasOrDefault(); n < 0 || n > maxReplicas {
-		return nil, Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("spec.replicas is %d, not between 0 and %d", n,
-			maxReplicas)}
+		return nil, Reason{v1beta1.ReasonInvalidConfiguration,
+			fmt.Sprintf("spec.replicas is %d, but must be between 0 and %d", n, maxReplicas)}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
 	if err != nil {
@@ -251,14 +259,14 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	requirements, _ := selector.Requirements()
 	switch {
 	case len(requirements) == 0:
-		return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector is empty"}
+		return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector is empty: it would match every machine"}
 	case !selector.Matches(labels.Set(templateOf(set).labels)):
 		return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector does not match spec.template.metadata.labels"}
 	}
 	for _, r := range requirements {
 		if r.Key() == v1beta1.LabelProvider {
-			return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector must not select by " + r.Key() +
-				", which machines get later"}
+			return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector must not use the label " + r.Key() +
+				", because machines may get it only after their creation"}
 		}
 	}
 	if errs := validation.Template(&set.Spec.Template); len(errs) > 0 {
@@ -267,7 +275,7 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	return selector, Reason{}
 }
 
-// adopt plans to take over up to missing orphans, the best first, and returns how many.
+// adopt plans to adopt up to missing orphans, the best first, and returns how many.
 func (p *Plan) adopt(s State, missing int) int {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
@@ -291,7 +299,7 @@ func (p *Plan) leaveUnadopted(orphans []*v1beta1.Machine, reason string) {
 	}
 }
 
-// create plans to make up to missing machines.
+// create plans to create up to missing machines.
 func (p *Plan) create(s State, missing int) {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		return
@@ -327,14 +335,15 @@ func (p *Plan) create(s State, missing int) {
 	p.Create = min(missing, capacity)
 }
 
-// requeueFrozen asks for another plan if the process is stopped. A change of the freeze label comes as an event.
+// requeueFrozen requests another plan later if the process is stopped. A change of the freeze label triggers an event
+// instead.
 func (p *Plan) requeueFrozen(s State) {
 	if s.Stopped.Reason != "" {
 		p.waitFor(frozenPoll)
 	}
 }
 
-// frozen says why the set creates nothing, if that is for safety.
+// frozen returns why the set must not create machines for safety. The reason is empty if it may.
 func (s State) frozen() Reason {
 	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {
 		return frozenBy(s.Set, reason)
@@ -342,39 +351,41 @@ func (s State) frozen() Reason {
 	return s.Stopped
 }
 
-// unknownSchema says that the template has a schema that this process does not support.
+// unknownSchema returns a reason if the template was written for a version of the types that this process does not
+// support.
 func (s State) unknownSchema() Reason {
 	if templateLabels := s.Set.Spec.Template.ObjectMeta.Labels; machinestate.UnsupportedSchema(templateLabels) {
-		return Reason{v1beta1.ReasonUnknownTypeVersion, fmt.Sprintf("the template's label %s is %q; this process knows %q",
-			v1beta1.LabelTypeVersion, templateLabels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)}
+		return Reason{v1beta1.ReasonUnknownTypeVersion,
+			fmt.Sprintf("the template's label %s is %q, but this process supports only %q", v1beta1.LabelTypeVersion,
+				templateLabels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)}
 	}
 	return Reason{}
 }
 
-// rejectedConfiguration says why no machine of the template may be created.
+// rejectedConfiguration returns why no machine may be created from the template. The reason is empty if one may.
 func (s State) rejectedConfiguration() Reason {
 	if unknown := s.unknownSchema(); unknown.Reason != "" {
 		return unknown
 	}
-	var without []*v1beta1.Machine
-	_, others := s.sorted()
+	var rejected []*v1beta1.Machine
+	_, others := s.splitSteady()
 	for _, m := range others {
 		if machinestate.Live(m) && machinestate.Unlaunchable(m) != nil &&
 			sameInstanceSpec(&m.Spec, &s.Set.Spec.Template.Spec) {
-			without = append(without, m)
+			rejected = append(rejected, m)
 		}
 	}
-	if len(without) < maxRejectedMachines {
+	if len(rejected) < maxRejectedMachines {
 		return Reason{}
 	}
-	why := machinestate.Unlaunchable(first(without, 1)[0])
+	why := machinestate.Unlaunchable(first(rejected, 1)[0])
 	return Reason{v1beta1.ReasonInvalidConfiguration,
-		fmt.Sprintf("Machines %s cannot be launched, and no more are made of the same configuration: %s: %s",
-			namesOf(without), why.Reason, wording.Brief(why.Message))}
+		fmt.Sprintf("Machines %s cannot be launched, so no more are created with the same configuration: %s: %s",
+			namesOf(rejected), why.Reason, wording.Brief(why.Message))}
 }
 
-// update plans to patch the members, machines being deleted included, that differ from the template in a field that is
-// propagated in place, or have a stale delete annotation of an autoscaler.
+// update plans to patch members, including those being deleted. A member is patched if it differs from the template in
+// a field that is propagated in place, or if it has a stale delete annotation of an autoscaler.
 func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	t := templateOf(s.Set)
 	mayRemoveAnnotation := len(p.Delete)+len(p.Blocked)+len(p.Denied) == 0 &&
@@ -411,6 +422,7 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	}
 }
 
+// waitFor requests another plan after d at the latest.
 func (p *Plan) waitFor(d time.Duration) {
 	if p.Wait == 0 || d < p.Wait {
 		p.Wait = d
@@ -425,15 +437,15 @@ func first(machines []*v1beta1.Machine, n int) []*v1beta1.Machine {
 	return sorted[:min(n, len(sorted))]
 }
 
-// namesOf names some of the machines.
+// namesOf returns the names of the first machines, and how many more there are.
 func namesOf(machines []*v1beta1.Machine) string {
 	var t tally
 	t.add(machines...)
 	return t.String()
 }
 
-// tally counts machines and has the first of their names. It does not keep the machines: a pass may delete thousands,
-// and the cache has newer versions of them at once.
+// tally counts machines and keeps the first of their names. It does not keep the machines themselves: a pass may delete
+// thousands of them, and the cache soon has newer versions.
 type tally struct {
 	n     int
 	names []string
@@ -449,7 +461,7 @@ func (t *tally) add(machines ...*v1beta1.Machine) {
 	t.names = t.names[:min(len(t.names), shown)]
 }
 
-// String names some of the machines.
+// String returns the names of the first machines, and how many more there are.
 func (t tally) String() string {
 	if more := t.n - len(t.names); more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(t.names, ", "), more)

@@ -24,85 +24,97 @@ func TestDecide(t *testing.T) {
 		{"as many as wanted", stateOf(aSet(2), several("m", 2, up)...), "settled"},
 		{"too few", stateOf(aSet(5), several("m", 2, up)...), "create 3"},
 		{"none yet", stateOf(aSet(50)), "create 50"},
-		{"deleting ones do not count as live", stateOf(aSet(2), newMachine("a", up), newMachine("b", up, leaving)),
+		{"machines being deleted do not count as live", stateOf(aSet(2), newMachine("a", up), newMachine("b", up, leaving)),
 			"create 1"},
 		{"too many", stateOf(aSet(1), newMachine("old", up, created(3*time.Hour)), newMachine("new", up)), "delete old"},
 		{"to none", stateOf(aSet(0), several("m", 2, up)...), "delete m0 m1"},
-		{"too many, one already leaving", stateOf(aSet(1), newMachine("a", up), newMachine("b", up, leaving)), "settled"},
+		{"too many, one being deleted already",
+			stateOf(aSet(1), newMachine("a", up), newMachine("b", up, leaving)), "settled"},
 
 		{"adopts before it creates", stateOf(aSet(2), newMachine("a", up), newMachine("o", up, abandoned)), "adopt o"},
 		{"adopts and creates the rest", stateOf(aSet(3), newMachine("a", up), newMachine("o", up, abandoned)),
 			"adopt o; create 1"},
 		{"adopts the best orphan", stateOf(aSet(1), newMachine("x", broken, abandoned), newMachine("y", up, abandoned)),
 			"adopt y; leave (EnoughReplicas) x"},
-		{"adopts none beyond replicas", stateOf(aSet(1), newMachine("a", up), newMachine("o", up, abandoned)),
+		{"adopts no machine beyond replicas", stateOf(aSet(1), newMachine("a", up), newMachine("o", up, abandoned)),
 			"leave (EnoughReplicas) o"},
-		{"a surplus adopts none", stateOf(aSet(0), newMachine("a", up), newMachine("o", up, abandoned)),
+		{"a set with a surplus adopts no machine", stateOf(aSet(0), newMachine("a", up), newMachine("o", up, abandoned)),
 			"delete a; leave (EnoughReplicas) o"},
-		{"being deleted it neither adopts nor creates", stateOf(aSet(3, beingDeleted), newMachine("a", up),
+		{"a set being deleted neither adopts nor creates", stateOf(aSet(3, beingDeleted), newMachine("a", up),
 			newMachine("o", up, abandoned)), "leave (SetDeleting) o"},
-		{"being deleted it deletes nothing", stateOf(aSet(0, beingDeleted), newMachine("a", up)), "settled"},
+		{"a set being deleted deletes nothing", stateOf(aSet(0, beingDeleted), newMachine("a", up)), "settled"},
 
-		{"what no longer matches is released and counts until then",
+		{"a machine that no longer matches is released and counts until then",
 			stateOf(aSet(2), newMachine("a", up), newMachine("b", up, otherLabels)), "release b"},
-		{"what is being released is no surplus", stateOf(aSet(1), newMachine("a", up), newMachine("b", up, otherLabels)),
+		{"a machine being released is not surplus", stateOf(aSet(1), newMachine("a", up), newMachine("b", up, otherLabels)),
 			"release b"},
-		{"what is being released and more missing", stateOf(aSet(3), newMachine("a", up), newMachine("b", up, otherLabels)),
+		{"one machine being released and another missing",
+			stateOf(aSet(3), newMachine("a", up), newMachine("b", up, otherLabels)),
 			"release b; create 1"},
-		{"what does not match and leaves is left alone",
+		{"a machine that no longer matches and is being deleted is left alone",
 			stateOf(aSet(1), newMachine("a", up), newMachine("b", up, otherLabels, leaving)), "settled"},
 
-		{"frozen it creates nothing", stateOf(aSet(3, frozen), newMachine("a", up)), "but FrozenByLabel"},
-		{"frozen it deletes", stateOf(aSet(0, frozen), newMachine("a", up)), "delete a; but FrozenByLabel"},
-		{"frozen it does not replace", stateOf(aSet(1, frozen), newMachine("a", broken)), "but FrozenByLabel"},
-		{"frozen it adopts", stateOf(aSet(1, frozen), newMachine("a", up, abandoned)), "adopt a; but FrozenByLabel"},
-		{"with no-create", stateOf(aSet(3, withoutCreation), newMachine("a", up), newMachine("o", up, abandoned)),
+		{"a frozen set creates nothing", stateOf(aSet(3, frozen), newMachine("a", up)), "but FrozenByLabel"},
+		{"a frozen set deletes", stateOf(aSet(0, frozen), newMachine("a", up)), "delete a; but FrozenByLabel"},
+		{"a frozen set does not replace", stateOf(aSet(1, frozen), newMachine("a", broken)), "but FrozenByLabel"},
+		{"a frozen set adopts", stateOf(aSet(1, frozen), newMachine("a", up, abandoned)), "adopt a; but FrozenByLabel"},
+		{"a set with no-create neither creates nor adopts",
+			stateOf(aSet(3, withoutCreation), newMachine("a", up), newMachine("o", up, abandoned)),
 			"leave (EnoughReplicas) o"},
-		{"with no-create it replaces by deleting", stateOf(aSet(1, withoutCreation), newMachine("a", broken)), "replace a"},
+		{"a set with no-create deletes failed machines",
+			stateOf(aSet(1, withoutCreation), newMachine("a", broken)), "replace a"},
 
-		{"a failed one is replaced", stateOf(aSet(2), newMachine("a", up), newMachine("b", broken)), "replace b"},
-		{"newest first, within the budget", stateOf(aSet(3), newMachine("a", broken, created(2*time.Hour)),
+		{"a failed machine is replaced", stateOf(aSet(2), newMachine("a", up), newMachine("b", broken)), "replace b"},
+		{"the newest failed machine first, within the budget", stateOf(aSet(3), newMachine("a", broken, created(2*time.Hour)),
 			newMachine("b", broken, created(time.Minute)), newMachine("c", broken)), "replace b"},
-		{"one with RemediationRequested is replaced", stateOf(aSet(1), newMachine("a", toRemediate)), "replace a"},
-		{"paused ones are not replaced", stateOf(aSet(1), newMachine("a", broken, annotated(v1beta1.AnnotationPaused, ""))),
+		{"a machine with RemediationRequested is replaced", stateOf(aSet(1), newMachine("a", toRemediate)), "replace a"},
+		{"paused machines are not replaced",
+			stateOf(aSet(1), newMachine("a", broken, annotated(v1beta1.AnnotationPaused, ""))),
 			"settled"},
-		{"paused ones in Cluster API's words neither",
+		{"machines paused by Cluster API's annotation are not replaced",
 			stateOf(aSet(1), newMachine("a", broken, annotated(v1beta1.AnnotationClusterAPIPaused, ""))), "settled"},
-		{"exempted ones are not replaced",
+		{"machines exempt from remediation are not replaced",
 			stateOf(aSet(1), newMachine("a", toRemediate, annotated(v1beta1.AnnotationSkipRemediation, ""))), "settled"},
-		{"ones of another schema are not replaced", stateOf(aSet(1), newMachine("a", broken, func(m *v1beta1.Machine) {
+		{"machines of another schema are not replaced", stateOf(aSet(1), newMachine("a", broken, func(m *v1beta1.Machine) {
 			m.Labels[v1beta1.LabelTypeVersion] = "v9"
 		})), "settled"},
-		{"refused ones are not replaced", stateOf(aSet(1), newMachine("a", misconfigured, markedByHand)), "settled"},
-		{"a surplus goes before any replacement", stateOf(aSet(1), newMachine("a", broken), newMachine("b", up)), "delete a"},
-		{"missing ones come while a failed one is replaced", stateOf(aSet(3), newMachine("a", broken), newMachine("b", up)),
+		{"unlaunchable machines are not replaced", stateOf(aSet(1), newMachine("a", misconfigured, markedByHand)), "settled"},
+		{"a surplus is deleted before any replacement",
+			stateOf(aSet(1), newMachine("a", broken), newMachine("b", up)), "delete a"},
+		{"missing machines are created while a failed one is replaced",
+			stateOf(aSet(3), newMachine("a", broken), newMachine("b", up)),
 			"replace a; create 1"},
 
-		{"two refused do not stop creation", stateOf(aSet(4), several("m", 2, misconfigured)...), "create 2"},
-		{"three refused do", stateOf(aSet(4), several("m", 3, misconfigured)...), "but InvalidConfiguration"},
+		{"two unlaunchable machines do not stop creation", stateOf(aSet(4), several("m", 2, misconfigured)...), "create 2"},
+		{"three unlaunchable machines stop creation", stateOf(aSet(4), several("m", 3, misconfigured)...),
+			"but InvalidConfiguration"},
 		// Rule rejected-launches-keep-remediation: unlaunchable machines stop creation only.
-		{"three refused do not stop replacement",
+		{"three unlaunchable machines do not stop replacement",
 			stateOf(aSet(4), append(several("m", 3, misconfigured), newMachine("x", broken))...), "replace x"},
-		{"nor that of unhealthy ones, within the budget",
+		{"they do not stop replacement of unhealthy machines, within the budget",
 			stateOf(aSet(5), append(several("m", 3, misconfigured), several("x", 2, toRemediate)...)...), "replace x0"},
-		{"nor that of vanished ones, which are not created again",
+		{"they do not stop replacement of vanished machines, which are not created again",
 			stateOf(aSet(6), append(several("m", 3, misconfigured), newMachine("x", lost), newMachine("y", lost))...),
 			"replace x y; but InvalidConfiguration"},
-		{"a template of another schema does",
+		{"a template of another schema stops replacement",
 			stateOf(aSet(1, func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTypeVersion] = "v9" }),
 				newMachine("x", broken)), "update x"},
-		{"refused ones of another configuration do not count",
+		{"unlaunchable machines of another configuration do not count",
 			stateOf(aSet(4), several("m", 3, misconfigured, func(m *v1beta1.Machine) {
 				m.Spec.Version = "v1.36.0"
 			})...), "create 1"},
-		{"refused ones that leave do not count", stateOf(aSet(3), several("m", 3, misconfigured, leaving)...), "create 3"},
+		{"unlaunchable machines being deleted do not count",
+			stateOf(aSet(3), several("m", 3, misconfigured, leaving)...), "create 3"},
 
-		{"a fresh mark waits for the scale-down", stateOf(aSet(1), newMachine("a", up, mark(autoscalerValue(5*time.Minute)))),
+		{"a recent delete mark of the autoscaler stays",
+			stateOf(aSet(1), newMachine("a", up, mark(autoscalerValue(5*time.Minute)))),
 			"wait 10m0s"},
-		{"a stale mark is dropped", stateOf(aSet(1), newMachine("a", up, mark(autoscalerValue(16*time.Minute)))), "update a"},
-		{"a person's mark stays", stateOf(aSet(1), newMachine("a", up, mark("true"))), "settled"},
-		{"a person's date stays", stateOf(aSet(1), newMachine("a", up, mark("2020-01-01 00:00:00 +0000 UTC"))), "settled"},
-		{"a stale mark counts in a scale-down", stateOf(aSet(1), newMachine("a", up, mark(autoscalerValue(time.Hour))),
+		{"a stale delete mark of the autoscaler is removed",
+			stateOf(aSet(1), newMachine("a", up, mark(autoscalerValue(16*time.Minute)))), "update a"},
+		{"a delete mark set by hand stays", stateOf(aSet(1), newMachine("a", up, mark("true"))), "settled"},
+		{"a delete mark with a date set by hand stays",
+			stateOf(aSet(1), newMachine("a", up, mark("2020-01-01 00:00:00 +0000 UTC"))), "settled"},
+		{"a stale delete mark counts in a scale-down", stateOf(aSet(1), newMachine("a", up, mark(autoscalerValue(time.Hour))),
 			newMachine("b", up, created(9*time.Hour))), "delete a"},
 
 		{"available after minReadySeconds", stateOf(aSet(2, minReady(60)), newMachine("a", readyFor(50*time.Second)),
@@ -114,7 +126,7 @@ func TestDecide(t *testing.T) {
 		{"a selector that cannot be parsed", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
 			s.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Nonsense"}}
 		})), "but InvalidSelector"},
-		{"a selector by what machines get later", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
+		{"a selector by a label that machines get later", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
 			s.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: v1beta1.LabelProvider,
 				Operator: metav1.LabelSelectorOpDoesNotExist}}
 		})), "but InvalidSelector"},
@@ -127,12 +139,12 @@ func TestDecide(t *testing.T) {
 		{"a template of another provider", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
 			s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelProvider] = "another"
 		}), newMachine("a", up)), "but InvalidConfiguration"},
-		{"a template whose nodes are outdated", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
+		{"a template with the taint of outdated nodes", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
 			s.Spec.Template.Spec.Node.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintOutdated,
 				Effect: corev1.TaintEffectNoSchedule}}
 		})), "but InvalidConfiguration"},
 		{"negative replicas", stateOf(aSet(-1), newMachine("a", up)), "but InvalidConfiguration"},
-		{"absurd replicas", stateOf(aSet(1<<31-1), newMachine("a", up)), "but InvalidConfiguration"},
+		{"too many replicas", stateOf(aSet(1<<31-1), newMachine("a", up)), "but InvalidConfiguration"},
 		{"a template of another schema",
 			stateOf(aSet(1, func(s *v1beta1.MachineSet) {
 				s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTypeVersion] = "v9"
@@ -163,22 +175,22 @@ func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 			"back off; wait 1m0s"},
 		{"the budget is used up", with(failing, func(s *State) { s.InFlight = 1 }), "settled"},
 		{"a larger budget", with(failing, func(s *State) { s.MaxInFlight = 5 }), "replace b a"},
-		{"a budget used elsewhere", with(failing, func(s *State) { s.MaxInFlight, s.InFlight = 5, 4 }), "replace b"},
-		{"a budget of none", with(failing, func(s *State) { s.MaxInFlight = 0 }), "settled"},
+		{"a budget used by other sets", with(failing, func(s *State) { s.MaxInFlight, s.InFlight = 5, 4 }), "replace b"},
+		{"a budget of 0", with(failing, func(s *State) { s.MaxInFlight = 0 }), "settled"},
 		{"the process may not create", with(stateOf(aSet(1)), func(s *State) {
 			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
 		}), "but ControlPlaneUnreachable; wait 10s"},
 		{"the process may not replace", with(failing, func(s *State) {
 			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
 		}), "but ControlPlaneUnreachable; wait 10s"},
-		{"stopped with nothing to do it says nothing", with(stateOf(aSet(1), newMachine("a", up)), func(s *State) {
+		{"a stop is not reported if there is nothing to do", with(stateOf(aSet(1), newMachine("a", up)), func(s *State) {
 			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
 		}), "settled"},
 		{"the ceiling", stateOf(aSet(3), several("gone", 14, leaving)...), "create 2; but TooManyMachines"},
 		{"above the ceiling", stateOf(aSet(3), several("gone", 20, leaving)...), "but TooManyMachines"},
 		{"the ceiling counts surge", with(stateOf(aSet(3), several("gone", 14, leaving)...), func(s *State) { s.Surge = 1 }),
 			"create 3"},
-		{"the ceiling follows what was there", with(stateOf(aSet(3), several("gone", 14, leaving)...), func(s *State) {
+		{"the ceiling follows status.replicas", with(stateOf(aSet(3), several("gone", 14, leaving)...), func(s *State) {
 			s.Set.Status.Replicas = 10
 		}), "create 3"},
 	} {
@@ -204,23 +216,24 @@ func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 		state State
 		want  string
 	}{
-		{"beside one that is within the budget", preempted, "replace a b c d"},
+		{"together with a failed machine within the budget", preempted, "replace a b c d"},
 		{"when the budget is used up", with(preempted, func(s *State) { s.InFlight = 1 }), "replace a b c"},
 		{"when the budget is exceeded", with(preempted, func(s *State) { s.InFlight = 9 }), "replace a b c"},
-		{"while others that failed are waited for", with(preempted, func(s *State) {
+		{"while the replacement of failed machines backs off", with(preempted, func(s *State) {
 			s.NextRemediation = epoch.Add(time.Minute)
 		}), "replace a b c; back off; wait 1m0s"},
-		{"but for those that replaced vanished ones and vanished again", with(preempted, again("a", "b")),
+		{"except replacements of vanished machines that vanished as well", with(preempted, again("a", "b")),
 			"replace c d; back off; wait 1m0s"},
-		{"whose wait is over", with(preempted, func(s *State) { again("a")(s); s.NextLost = epoch }), "replace a b c d"},
-		{"not with a budget of none", with(preempted, func(s *State) { s.MaxInFlight = 0 }), "settled"},
+		{"including those whose backoff is over",
+			with(preempted, func(s *State) { again("a")(s); s.NextLost = epoch }), "replace a b c d"},
+		{"not with a budget of 0", with(preempted, func(s *State) { s.MaxInFlight = 0 }), "settled"},
 		{"not while the set is frozen", with(preempted, func(s *State) { s.Set = aSet(5, frozen) }), "but FrozenByLabel"},
 		{"not while a cluster is unreachable", with(preempted, func(s *State) {
 			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
 		}), "but ControlPlaneUnreachable; wait 10s"},
-		{"not while the API refuses machines", with(preempted, func(s *State) { s.NextCreation = epoch.Add(time.Second) }),
+		{"not while the API rejects machines", with(preempted, func(s *State) { s.NextCreation = epoch.Add(time.Second) }),
 			"wait 1s"},
-		{"not against a person's will", stateOf(aSet(2), newMachine("a", lost, annotated(v1beta1.AnnotationPaused, "")),
+		{"not if they are paused or exempt", stateOf(aSet(2), newMachine("a", lost, annotated(v1beta1.AnnotationPaused, "")),
 			newMachine("b", lost, annotated(v1beta1.AnnotationSkipRemediation, ""))), "settled"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -233,18 +246,18 @@ func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 
 func TestDecideReportsWhyCreationIsBlocked(t *testing.T) {
 	p := Decide(stateOf(aSet(9), several("m", 5, misconfigured)...))
-	const want = "Machines m0, m1, m2 and 2 more cannot be launched, and no more are made of the same configuration: InvalidConfiguration: InvalidConfiguration happened"
+	const want = "Machines m0, m1, m2 and 2 more cannot be launched, so no more are created with the same configuration: InvalidConfiguration: InvalidConfiguration happened"
 	if p.CreationBlocked.Message != want {
 		t.Errorf("got %q, want %q", p.CreationBlocked.Message, want)
 	}
 }
 
-func TestVictimsAreChosenOnlyFromOthers(t *testing.T) {
+func TestPlanReportsWhetherVictimsWereChosen(t *testing.T) {
 	if p := Decide(stateOf(aSet(0), several("m", 3, up)...)); p.Chosen {
-		t.Error("all machines go: nothing was chosen")
+		t.Error("all machines are deleted, and the plan reports a choice")
 	}
 	if p := Decide(stateOf(aSet(1), several("m", 3, up)...)); !p.Chosen {
-		t.Error("one of three stays: the others were chosen")
+		t.Error("two of three machines are deleted, and the plan reports no choice")
 	}
 }
 
@@ -304,19 +317,19 @@ func TestDeletePolicies(t *testing.T) {
 	for generation := range int64(50) {
 		once := order(v1beta1.DeleteRandom, generation)
 		if again := order(v1beta1.DeleteRandom, generation); again != once {
-			t.Fatalf("Random is not the same twice for one generation: %q, %q", once, again)
+			t.Fatalf("Random gives two orders for one generation: %q, %q", once, again)
 		}
 		first[strings.Fields(once)[0]] = true
 	}
 	if len(first) != 3 {
-		t.Errorf("Random never began with some of the machines in 50 generations: %v", first)
+		t.Errorf("in 50 generations, Random began only with %v", first)
 	}
 }
 
 // Rule: victims-from-fresh-view.
 func TestAutoscalerDeleteAnnotation(t *testing.T) {
 	for value, want := range map[string]bool{
-		// As Go prints the present time, in several zones and processes.
+		// The current time as Go prints it, in several time zones and processes.
 		"2026-08-01 11:44:00.123456789 +0000 UTC m=+86400.000000001": true,
 		"2026-08-01 13:44:00.1 +0200 CEST m=+0.000000001":            true,
 		"2026-08-01 08:44:00 -0300 -03 m=+1.5":                       true,
@@ -334,12 +347,12 @@ func TestAutoscalerDeleteAnnotation(t *testing.T) {
 		}
 	}
 	if _, ok := autoscalerDeleteAnnotation(newMachine("a")); ok {
-		t.Error("a machine without a mark has one")
+		t.Error("a machine without the annotation has one")
 	}
 	now := time.Now()
 	marked, ok := autoscalerDeleteAnnotation(newMachine("a", annotated(v1beta1.AnnotationDeleteMachine, now.String())))
 	if !ok || !marked.Equal(now) {
-		t.Errorf("the present time as Go prints it, %q, is read as %v, %v", now.String(), marked, ok)
+		t.Errorf("the current time as Go prints it, %q, is read as %v, %v", now.String(), marked, ok)
 	}
 }
 
@@ -347,7 +360,7 @@ func templateAnnotated(key string) func(*v1beta1.MachineSet) {
 	return func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Annotations = map[string]string{key: "x"} }
 }
 
-// A pass costs time in proportion to the machines of its set; watches.go spaces passes out in the same proportion.
+// A pass takes time in proportion to the machines of its set. The spacing of passes in watches.go depends on this.
 func BenchmarkSettledPass(b *testing.B) {
 	for _, n := range []int{100, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

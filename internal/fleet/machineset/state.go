@@ -11,57 +11,57 @@ import (
 	"machinist.dev/machinist/internal/platform/keylock"
 )
 
-// sharedState is all that a Reconciler remembers. Losing it costs reads and time, never exact numbers.
+// sharedState is the memory of a Reconciler. If it is lost, the Reconciler needs more reads and time, but the number of
+// machines stays exact.
 type sharedState struct {
-	// remediating is locked, for a deployment or a set without one, from the count of remediations in flight to the
-	// deletes that add to it, because several sets may share a budget.
+	// remediating is a lock for each deployment, and for each set without one. It is held from the count of remediations
+	// in flight to the deletions that add to this count, because several sets may share a budget.
 	remediating keylock.Locks
-	// shrinking is locked, for a deployment, from the count of available machines to the deletes that depend on it, if
-	// several of its sets have such machines.
+	// shrinking is a lock for each deployment. If several of its sets have available machines, it is held from the count
+	// of available machines to the deletions that depend on this count.
 	shrinking keylock.Locks
 
 	mu sync.Mutex
-	// cache says whether the cache may be trusted with machines of other sets.
+	// cache tracks whether the cache may be trusted with machines of other sets.
 	cache freshness.Tracker
 	sets  map[types.NamespacedName]*setState
-	// replacements are shared because the sets of a deployment count each other's.
+	// replacements are the replacements in flight of each set, by UID. The sets of a deployment share one limit.
 	replacements map[types.UID]Replacements
-	// sizes are how many machines each set had when it was last observed.
+	// sizes is the number of machines that each set had when it was last observed.
 	sizes map[types.NamespacedName]int
 }
 
 // setState is the state of one set. Only the worker that reconciles the set uses it.
 type setState struct {
 	uid types.UID
-	// cache says whether the cache may be trusted with a count of the set's machines.
+	// cache tracks whether the cache may be trusted with a count of the set's machines.
 	cache freshness.Tracker
 	// specVersion is a resource version of the set at which it had its present generation.
 	generation  int64
 	specVersion string
 	// statusWritten is when the status was last written.
 	statusWritten time.Time
-	// batch is how many machines may be created at once to begin with, 0 if the last creation did not succeed.
+	// batch is how many machines the first round of a pass may create, or 0 if the last creation did not succeed.
 	batch int
-	// awaited is the version of the set for which a pass waited until the cache of machines is as new.
+	// awaited is the version of the set for which a pass has already waited until the cache of machines is as new.
 	awaited string
-	// remediation and creation are the backoffs after failures, creationFailure is what failed.
+	// remediation and creation are the backoffs after failures. creationFailure is why the last creation failed.
 	remediation, creation backoff
 	creationFailure       Reason
-	// failing is the row of machines that failed in the same way.
-	failing failingRow
-	// lostReplacements replace machines whose instance vanished, and are not available yet. lost is the backoff after
-	// some of them vanished as well.
+	failureStreak         failureStreak
+	// lostReplacements are machines that replace others whose instance vanished, and that are not available yet. lost is
+	// the backoff after some of them vanished as well.
 	lostReplacements Replacements
 	lost             backoff
 	// recoveries are those of the set's machines as they were last observed.
 	recoveries recoveries
-	// plain are the machines that the set only counts.
-	plain plainMachines
-	// updated is when each machine was last patched in place, for those not seen in sync since.
+	// steady are the machines that the set only counts.
+	steady steadyMachines
+	// updated records when each machine was last patched in place, for machines not seen in sync since.
 	updated map[types.UID]updateSent
 }
 
-// updateSent is a patch of a machine in place, for one generation of its set.
+// updateSent records that a machine was patched in place for a generation of its set.
 type updateSent struct {
 	generation int64
 	at         time.Time
@@ -91,7 +91,7 @@ func (m *sharedState) get(set *v1beta1.MachineSet) *setState {
 	return r
 }
 
-// forget drops what is known of a set, and returns the UID that it had, "" if it was not known.
+// forget drops the state of a set and returns the UID of the set, or "" if there was no state.
 func (m *sharedState) forget(key types.NamespacedName) (uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,15 +137,15 @@ func (m *sharedState) listed(began freshness.Mark, version string) {
 	m.cache.Listed(began, version)
 }
 
-// invalidateCache records an ambiguous write.
+// invalidateCache records a write of unknown outcome.
 func (m *sharedState) invalidateCache() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cache.Invalidate()
 }
 
-// replacementsOf returns the replacements in flight in a set; false if the set was not observed since the process
-// began.
+// replacementsOf returns the replacements in flight in a set. It returns false if this process has not observed the set
+// yet.
 func (m *sharedState) replacementsOf(set types.UID) (Replacements, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,16 +167,16 @@ func (r *setState) observed(set *v1beta1.MachineSet) {
 	}
 }
 
-// updatePatience is how long a set waits until it patches a machine again that differs from the template again. If
-// another writer keeps undoing the patch, this prevents a hot loop.
-const updatePatience = time.Minute
+// updateRetry is how long a set waits before it patches a machine again that differs from the template again. This
+// prevents a hot loop if another writer keeps undoing the patch.
+const updateRetry = time.Minute
 
 // dueUpdates returns the updates that were not tried recently, and how long the others have to wait.
 func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wait time.Duration) {
 	outOfSync := make(map[types.UID]updateSent, len(updates))
 	for _, u := range updates {
 		sent, ok := r.updated[u.From.UID]
-		if left := sent.at.Add(updatePatience).Sub(now); ok && sent.generation == r.generation && left > 0 {
+		if left := sent.at.Add(updateRetry).Sub(now); ok && sent.generation == r.generation && left > 0 {
 			outOfSync[u.From.UID] = sent
 			if wait == 0 || left < wait {
 				wait = left
@@ -189,7 +189,7 @@ func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wa
 	return due, wait
 }
 
-// sent records machines that were patched.
+// sent records that machines were patched.
 func (r *setState) sent(machines []*v1beta1.Machine, now time.Time) {
 	for _, m := range machines {
 		r.updated[m.UID] = updateSent{generation: r.generation, at: now}

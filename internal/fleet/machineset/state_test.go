@@ -10,12 +10,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Writing to a nil map would panic.
+// A write to a nil map would panic.
 func TestSetStateHasNoNilMaps(t *testing.T) {
 	r := reflect.ValueOf(newSharedState().get(&v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web",
 		UID: "uid"}})).Elem()
 	for i := range r.NumField() {
-		// Those are replaced as a whole.
+		// Recoveries are always replaced as a whole.
 		if f := r.Field(i); f.Kind() == reflect.Map && f.IsNil() && f.Type() != reflect.TypeFor[recoveries]() {
 			t.Errorf("%s is nil", r.Type().Field(i).Name)
 		}
@@ -23,13 +23,13 @@ func TestSetStateHasNoNilMaps(t *testing.T) {
 }
 
 // If another writer undoes the template's fields, the set must not patch in a hot loop.
-func TestUpdatesThatDoNotHoldAreRepeatedSlowly(t *testing.T) {
+func TestUndoneUpdatesAreRepeatedSlowly(t *testing.T) {
 	r := &setState{generation: 1}
 	m := newMachine("a")
 	updates := []Update{{From: m}}
 	due, _ := r.dueUpdates(updates, epoch)
 	if len(due) != 1 {
-		t.Fatal("the first patch is due at once")
+		t.Fatal("the first patch is not due at once")
 	}
 	r.sent([]*v1beta1.Machine{m}, epoch)
 	due, wait := r.dueUpdates(updates, epoch.Add(10*time.Second))
@@ -37,15 +37,15 @@ func TestUpdatesThatDoNotHoldAreRepeatedSlowly(t *testing.T) {
 		t.Errorf("10s later: %d due, wait %s", len(due), wait)
 	}
 	if due, _ = r.dueUpdates(updates, epoch.Add(time.Minute)); len(due) != 1 {
-		t.Error("a minute later it is due again")
+		t.Error("the patch is not due again a minute later")
 	}
 	r.sent([]*v1beta1.Machine{m}, epoch)
 	r.generation = 2
 	if due, _ = r.dueUpdates(updates, epoch.Add(time.Second)); len(due) != 1 {
-		t.Error("for a new spec it is due at once")
+		t.Error("the patch for a new spec is not due at once")
 	}
 	r.sent([]*v1beta1.Machine{m}, epoch)
 	if r.dueUpdates(nil, epoch); len(r.updated) != 0 {
-		t.Error("a machine seen in sync is remembered")
+		t.Error("the record of a machine that was seen in sync is kept")
 	}
 }

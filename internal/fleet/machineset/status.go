@@ -15,21 +15,22 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// maxFailedMachines is how many failed machines the status describes.
+// maxFailedMachines is the maximum number of failed machines in the status.
 const maxFailedMachines = 10
 
 // Status returns the status of a set with the state s and the plan p. failure is why a machine could not be created or
-// deleted just now; its reason is empty if nothing failed.
+// deleted in this pass. Its reason is empty if nothing failed.
 func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	if p.Settled() && !p.Postponed {
-		// A deployment relies on it: the set does nothing any more because of an earlier generation.
+		// The deployment relies on this: the set takes no more actions because of an earlier generation.
 		status.ObservedGeneration = s.Set.Generation
 	}
-	plain, others := s.sorted()
-	n := int32(len(plain))
-	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = n, n, n, n, n
+	steady, others := s.splitSteady()
+	n := int32(len(steady))
+	status.Replicas, status.FullyLabeledReplicas, status.UpToDateReplicas = n, n, n
+	status.ReadyReplicas, status.AvailableReplicas = n, n
 	deleting, labeled := 0, pairsOf(s.Set.Spec.Template.ObjectMeta.Labels)
 	var unready []*v1beta1.Machine
 	for _, m := range others {
@@ -61,7 +62,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	c := conditions{status: &status, generation: s.Set.Generation, now: s.Now}
 	missing := int(s.Set.ReplicasOrDefault()) - int(status.Replicas)
 	if !s.Set.DeletionTimestamp.IsZero() {
-		missing = 0 // It creates no more, and the garbage collector deletes its machines.
+		missing = 0 // The set creates no more machines, and the garbage collector deletes the existing ones.
 	}
 	c.scaling(missing, deleting, s, p)
 	c.machinesReady(missing, unready)
@@ -69,7 +70,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 		failure = p.CreationBlocked
 	}
 	if failure.Reason == "" {
-		failure = s.Failing.problem()
+		failure = s.FailureStreak.replicaFailure()
 	}
 	c.problem(v1beta1.ConditionReplicaFailure, failure, v1beta1.ReasonNoFailure)
 	c.problem(v1beta1.ConditionFrozen, p.Frozen, v1beta1.ReasonThawed)
@@ -77,7 +78,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	return status
 }
 
-// conditions sets the conditions of a status.
+// conditions writes the conditions of a status.
 type conditions struct {
 	status     *v1beta1.MachineSetStatus
 	generation int64
@@ -95,13 +96,14 @@ func (c conditions) set(condition string, truth bool, reason, message string) {
 	})
 }
 
-// problem sets a condition that reports a problem. It is missing until the first problem.
-func (c conditions) problem(condition string, problem Reason, over string) {
+// problem sets a condition that is True while there is a problem. The condition is missing until the first problem.
+// resolved is the reason of the condition after the problem has ended.
+func (c conditions) problem(condition string, problem Reason, resolved string) {
 	switch {
 	case problem.Reason != "":
 		c.set(condition, true, problem.Reason, problem.Message)
 	case meta.FindStatusCondition(c.status.Conditions, condition) != nil:
-		c.set(condition, false, over, "")
+		c.set(condition, false, resolved, "")
 	}
 }
 
@@ -113,7 +115,7 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, "")
 	case p.BackingOff:
 		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonBackingOff,
-			"Failed machines are not replaced yet, because their replacements failed too.")
+			"Failed machines are not replaced yet, because earlier replacements failed too. The set tries again later.")
 	case missing == 0 && len(p.Denied) > 0:
 		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, deniedMessage(p.Denied))
 	default:
@@ -131,7 +133,8 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	}
 }
 
-// machinesReady names one machine only: a message with a count would change with every machine.
+// machinesReady sets MachinesReady. The message names only one machine, because a message with a count would change
+// with every machine.
 func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 	switch {
 	case len(unready) > 0:
@@ -142,25 +145,28 @@ func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 		}
 		c.set(v1beta1.ConditionMachinesReady, false, v1beta1.ReasonMachinesNotReady, message)
 	case missing > 0:
-		c.set(v1beta1.ConditionMachinesReady, false, v1beta1.ReasonMachinesNotReady, "Machines are missing.")
+		c.set(v1beta1.ConditionMachinesReady, false, v1beta1.ReasonMachinesNotReady,
+			"The set has fewer machines than replicas.")
 	default:
 		c.set(v1beta1.ConditionMachinesReady, true, v1beta1.ReasonAllMachinesReady, "")
 	}
 }
 
+// unadopted returns the reason and message of AdoptionSkipped.
 func unadopted(p Plan) Reason {
 	switch p.UnadoptedReason {
 	case "":
 		return Reason{}
 	case v1beta1.ReasonSetDeleting:
-		return Reason{p.UnadoptedReason, "The set is being deleted and does not adopt what matches: " + namesOf(p.Unadopted)}
+		return Reason{p.UnadoptedReason,
+			"The set is being deleted, so it does not adopt these matching machines: " + namesOf(p.Unadopted)}
 	}
-	return Reason{p.UnadoptedReason, "The set has as many machines as it wants and does not adopt what matches: " +
+	return Reason{p.UnadoptedReason, "The set has enough machines, so it does not adopt these matching machines: " +
 		namesOf(p.Unadopted)}
 }
 
-// frozenBy says why a set with the freeze label is frozen: for the reason that the label names, or that the condition
-// gave when the label was set, or because a person set the label.
+// frozenBy returns why a set with the freeze label is frozen. The reason is the label's value if that is a known
+// reason, or else the reason of the present condition Frozen, or else FrozenByLabel.
 func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	const message = "The label " + v1beta1.LabelFreeze + " stops the creation of machines."
 	was := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionFrozen)
@@ -176,7 +182,7 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 		switch was.Reason {
 		case v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused,
 			v1beta1.ReasonControlCredentialsRefused:
-			// This process was stopped; that is not the reason of the label.
+			// This is why the process was stopped, and not why the label was set.
 		default:
 			return Reason{was.Reason, was.Message}
 		}
@@ -184,7 +190,7 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	return Reason{v1beta1.ReasonFrozenByLabel, message}
 }
 
-// failedMachines sums up the failed and unlaunchable machines, the newest failures first.
+// failedMachines summarizes the failed and unlaunchable machines, the newest failures first.
 func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var summaries []v1beta1.FailedMachine
 	for _, m := range machines {
@@ -209,7 +215,8 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return summaries[:min(len(summaries), maxFailedMachines)]
 }
 
-// brokenSince is when the machine stopped being Ready or, if it has no such condition, the time of its last operation.
+// brokenSince returns when the machine stopped being Ready, or else the time of its last operation. It returns nil if
+// neither is known.
 func brokenSince(m *v1beta1.Machine) *metav1.Time {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil &&
 		c.Status != metav1.ConditionTrue {

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestStatus(t *testing.T) {
 	frozenBefore := func(s *v1beta1.MachineSet) {
@@ -78,7 +78,7 @@ func TestStatus(t *testing.T) {
 
 // Rule set-observed-generation: a status that is written before the set has acted, or while it waits for its cache,
 // does not set observedGeneration. Waiting for a reason that the status reports counts as having acted.
-func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
+func TestGenerationIsObservedAfterTheSetActed(t *testing.T) {
 	failing := stateOf(aSet(2), newMachine("a", up))
 	failing.NextCreation, failing.CreationFailure = epoch.Add(time.Minute), Reason{v1beta1.ReasonMachineCreateFailed,
 		"quota"}
@@ -91,14 +91,15 @@ func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
 		want      int64
 	}{
 		{"nothing to do", stateOf(aSet(1), newMachine("a", up)), false, 7},
-		{"one is missing", stateOf(aSet(2), newMachine("a", up)), false, 3},
-		{"one is too many", stateOf(aSet(1), newMachine("a", up), newMachine("b", up)), false, 3},
-		{"one is too many, and which is not known yet", stateOf(aSet(1), newMachine("a", up), newMachine("b", up)), true, 3},
-		{"one is not in sync with the template",
+		{"a machine is missing", stateOf(aSet(2), newMachine("a", up)), false, 3},
+		{"a machine is surplus", stateOf(aSet(1), newMachine("a", up), newMachine("b", up)), false, 3},
+		{"a machine is surplus, and the set waits for its cache", stateOf(aSet(1), newMachine("a", up), newMachine("b", up)),
+			true, 3},
+		{"a machine is not in sync with the template",
 			stateOf(aSet(1), newMachine("a", up, annotated(v1beta1.AnnotationLastAppliedTemplate, "{}"))), false, 3},
 		{"frozen", stateOf(aSet(2, frozen), newMachine("a", up)), false, 7},
-		{"creation is refused", failing, false, 7},
-		{"the deployment needs what is too many", needed, false, 7},
+		{"creation backs off", failing, false, 7},
+		{"the deployment needs the surplus machine", needed, false, 7},
 		{"being deleted", stateOf(aSet(2, beingDeleted), newMachine("a", up)), false, 7},
 	} {
 		test.state.Set.Status.ObservedGeneration = 3
@@ -113,32 +114,32 @@ func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
 }
 
 // Rule: status-writes-spaced.
-func TestStatusDoesNotChangeByItself(t *testing.T) {
+func TestStatusDoesNotChangeWithTimeAlone(t *testing.T) {
 	s := stateOf(aSet(3), newMachine("a", up), newMachine("b", broken), newMachine("c", abandoned))
 	s.Set.Status = Status(s, Decide(s), Reason{})
 	s.Now = s.Now.Add(time.Hour)
 	again := Status(s, Decide(s), Reason{})
 	if diff := cmp.Diff(s.Set.Status, again); diff != "" {
-		t.Errorf("an hour later, with nothing new:\n%s", diff)
+		t.Errorf("an hour later, without other changes:\n%s", diff)
 	}
 }
 
-func TestStatusOfTransitions(t *testing.T) {
+func TestReplicaFailureEndsWithTheFailure(t *testing.T) {
 	set := aSet(1, func(s *v1beta1.MachineSet) { s.Status.Conditions = nil })
 	s := stateOf(set, newMachine("a", up, leaving))
 	set.Status = Status(s, Decide(s), Reason{v1beta1.ReasonMachineCreateFailed, "quota"})
 	if !meta.IsStatusConditionTrue(set.Status.Conditions, v1beta1.ConditionReplicaFailure) {
-		t.Fatal("a failure is not shown")
+		t.Fatal("ReplicaFailure is not True after a failure")
 	}
 	set.Status = Status(s, Decide(s), Reason{})
 	c := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionReplicaFailure)
 	if c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonNoFailure || c.Message != "" {
-		t.Errorf("a failure that is over: %+v", c)
+		t.Errorf("after the failure, ReplicaFailure is %+v", c)
 	}
 }
 
 // Rule: status-writes-spaced.
-func TestUrgency(t *testing.T) {
+func TestUrgent(t *testing.T) {
 	conditions := func(pairs ...string) []metav1.Condition {
 		var list []metav1.Condition
 		for _, p := range pairs {
@@ -154,7 +155,7 @@ func TestUrgency(t *testing.T) {
 	}{
 		{"nothing new", conditions("A/True/x"), conditions("A/True/x"), false},
 		{"a new condition", nil, conditions("A/False/x"), true},
-		{"another truth value", conditions("A/True/x"), conditions("A/False/x"), true},
+		{"another status", conditions("A/True/x"), conditions("A/False/x"), true},
 		{"true for another reason", conditions("A/True/x"), conditions("A/True/y"), true},
 		{"false for another reason", conditions("A/False/x"), conditions("A/False/y"), false},
 		{"a set that begins to scale", conditions("ScalingUp/False/x"), conditions("ScalingUp/True/y"), true},

@@ -18,7 +18,7 @@ import (
 type template struct {
 	spec        *v1beta1.MachineSpec
 	labels      map[string]string
-	annotations map[string]string // with the record
+	annotations map[string]string // including AnnotationLastAppliedTemplate
 	owner       metav1.OwnerReference
 	namespace   string
 
@@ -26,7 +26,7 @@ type template struct {
 	labelPairs, annotationPairs, nodeLabelPairs, nodeAnnotationPairs pairs
 }
 
-// pairs are the entries of a map that is compared with many others: iterating over a list is faster.
+// pairs are the entries of a map that is compared with many other maps. Iterating over a list is faster.
 type pairs []pair
 
 type pair struct{ key, value string }
@@ -39,7 +39,7 @@ func pairsOf(m map[string]string) pairs {
 	return p
 }
 
-// in reports whether the map has all of the pairs.
+// in reports whether the map has all the pairs.
 func (p pairs) in(m map[string]string) bool {
 	for i := range p {
 		if got, ok := m[p[i].key]; !ok || got != p[i].value {
@@ -96,7 +96,7 @@ func templateOf(set *v1beta1.MachineSet) template {
 	return t
 }
 
-// machine returns a new Machine, complete but for its name. The provider may be unknown ("").
+// machine returns a new Machine that lacks only its name. provider is "" if it is unknown.
 func (t template) machine(provider string) *v1beta1.Machine {
 	m := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
@@ -115,22 +115,22 @@ func (t template) machine(provider string) *v1beta1.Machine {
 	return m
 }
 
-// NewMachine returns the Machine that the set makes, complete but for its name. The provider may be unknown ("").
+// NewMachine returns a Machine as the set creates it, without a name. provider is "" if it is unknown.
 func NewMachine(set *v1beta1.MachineSet, provider string) *v1beta1.Machine {
 	return templateOf(set).machine(provider)
 }
 
-// InSync reports whether the set has nothing to propagate to a machine of its own.
+// InSync reports whether the set has nothing to propagate to the machine, which is one of its machines.
 func InSync(set *v1beta1.MachineSet, m *v1beta1.Machine) bool { return templateOf(set).inSync(m) }
 
-// propagate returns the machine with the template's fields that are propagated in place: all that do not need a new
-// instance. It returns nil if there is nothing to change. Keys that others put on the machine stay.
+// propagate returns the machine with those fields of the template that are propagated in place: all fields that do not
+// need a new instance. It returns nil if nothing changes. Keys that other writers put on the machine stay.
 func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	if t.inSync(m) {
 		return nil
 	}
 	var before applied
-	// An invalid record counts as empty: nothing is removed then.
+	// An invalid record counts as empty, so that nothing is removed.
 	if err := json.Unmarshal([]byte(m.Annotations[v1beta1.AnnotationLastAppliedTemplate]), &before); err != nil {
 		before = applied{}
 	}
@@ -153,7 +153,8 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	return changed
 }
 
-// inSync is called for every machine in every round, so it allocates nothing.
+// inSync reports whether there is nothing to propagate to the machine. It is called for every machine in every round,
+// so it allocates nothing.
 func (t template) inSync(m *v1beta1.Machine) bool {
 	return t.labelPairs.in(m.Labels) && t.annotationPairs.in(m.Annotations) &&
 		t.nodeLabelPairs.in(m.Spec.Node.Labels) && t.nodeAnnotationPairs.in(m.Spec.Node.Annotations) &&
@@ -164,8 +165,8 @@ func (t template) inSync(m *v1beta1.Machine) bool {
 		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) && ptr.Equal(m.Spec.ExpireAfter, t.spec.ExpireAfter)
 }
 
-// sameLists reports whether a merge patch from one machine to the other changes no list: it would replace a list as a
-// whole.
+// sameLists reports whether a merge patch from one machine to the other changes no list. A merge patch replaces whole
+// lists.
 func sameLists(a, b *v1beta1.Machine) bool {
 	return equality.Semantic.DeepEqual(a.Spec.Node.Taints, b.Spec.Node.Taints) &&
 		equality.Semantic.DeepEqual(a.Spec.Node.StartupTaints, b.Spec.Node.StartupTaints) &&
@@ -198,8 +199,8 @@ func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint
 	return append(merged, wanted...)
 }
 
-// mergeHooks adds a hook only when the template gains it, because its owner removes it from a machine when it is done
-// there. A machine being deleted gets no new hooks.
+// mergeHooks adds a hook only when it is new in the template, because the hook's owner removes it from a machine when
+// it is done there. If add is false, mergeHooks adds no hooks.
 func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bool) []v1beta1.LifecycleHook {
 	var merged []v1beta1.LifecycleHook
 	for _, hook := range current {
@@ -225,14 +226,14 @@ func sameTimeouts(a, b v1beta1.MachineTimeouts) bool {
 		a.DrainOrDefault() == b.DrainOrDefault() && a.VolumeDetachOrDefault() == b.VolumeDetachOrDefault()
 }
 
-// sameInPlace compares what a set propagates to machines in place.
+// sameInPlace reports whether two specs are equal in all fields that a set propagates in place.
 func sameInPlace(a, b *v1beta1.MachineSpec) bool {
 	return equality.Semantic.DeepEqual(a.Node, b.Node) &&
 		equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts) &&
 		ptr.Equal(a.ExpireAfter, b.ExpireAfter)
 }
 
-// sameInstanceSpec reports whether both would make the same instance.
+// sameInstanceSpec reports whether both specs describe the same instance.
 func sameInstanceSpec(a, b *v1beta1.MachineSpec) bool {
 	return a.Provider == b.Provider && a.Version == b.Version &&
 		equality.Semantic.DeepEqual(a.ClassRef, b.ClassRef) &&
@@ -257,7 +258,7 @@ func containsTaints(taints, subset []corev1.Taint) bool {
 	return true
 }
 
-// sameHooks reports whether the hooks that are still on the machine are as the template has them.
+// sameHooks reports whether the hooks that are still on the machine are equal to those of the template.
 func sameHooks(hooks, wanted []v1beta1.LifecycleHook) bool {
 	for _, hook := range hooks {
 		if at := slices.IndexFunc(wanted, named(hook)); at >= 0 && wanted[at] != hook {

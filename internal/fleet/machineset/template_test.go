@@ -13,7 +13,7 @@ import (
 )
 
 // Rule: unique-machine-names.
-func TestNewMachinesAreComplete(t *testing.T) {
+func TestNewMachineIsComplete(t *testing.T) {
 	set := aSet(1, func(s *v1beta1.MachineSet) {
 		s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTemplateHash] = "abc"
 		s.Spec.Template.ObjectMeta.Annotations = map[string]string{"team": "red"}
@@ -44,10 +44,10 @@ func TestNewMachinesAreComplete(t *testing.T) {
 		t.Errorf("spec: %+v", m.Spec)
 	}
 	if _, ok := templateOf(set).machine("").Labels[v1beta1.LabelProvider]; ok {
-		t.Error("an unknown provider must leave the label off")
+		t.Error("the machine of an unknown provider has the provider's label")
 	}
 	if templateOf(set).propagate(m) != nil {
-		t.Error("a new machine is not in sync with the template it was made from")
+		t.Error("a new machine is not in sync with its template")
 	}
 }
 
@@ -81,12 +81,12 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 	m.Labels["mine"], m.Annotations["mine"] = "x", "x"
 	m.Spec.Node.Labels["mine"] = "x"
 	m.Spec.Node.Taints = append(m.Spec.Node.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
-	// h.example/done is done.
+	// The owner of h.example/done has removed it, and another hook was added.
 	m.Spec.LifecycleHooks.PreDrain = append(m.Spec.LifecycleHooks.PreDrain[:2:2],
 		v1beta1.LifecycleHook{Name: "h.example/mine", Owner: "me"})
 
 	if templateOf(before).propagate(m) != nil {
-		t.Fatal("what others add to a machine, and hooks that are done, are no difference")
+		t.Fatal("the machine is out of sync because of keys of other writers, or of a hook that is done")
 	}
 
 	after := before.DeepCopy()
@@ -113,7 +113,7 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 	original := m.DeepCopy()
 	got := templateOf(after).propagate(m)
 	if diff := cmp.Diff(original, m); diff != "" {
-		t.Fatalf("the machine that was read has changed:\n%s", diff)
+		t.Fatalf("propagate has changed its argument:\n%s", diff)
 	}
 	want := original.DeepCopy()
 	want.Labels = map[string]string{
@@ -138,7 +138,7 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if templateOf(after).propagate(got) != nil {
-		t.Error("once is not enough")
+		t.Error("the machine is not in sync after it was propagated to")
 	}
 
 	original.DeletionTimestamp = &metav1.Time{Time: epoch}
@@ -148,7 +148,7 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 	}
 }
 
-func TestPropagationPutsBackWhatTheTemplateAsksFor(t *testing.T) {
+func TestPropagationRestoresFieldsOfTheTemplate(t *testing.T) {
 	set := aSet(1, func(s *v1beta1.MachineSet) {
 		s.Spec.Template.ObjectMeta.Labels["kept"] = "x"
 		s.Spec.Template.Spec.Node.Labels = map[string]string{"tier": "one"}
@@ -158,7 +158,7 @@ func TestPropagationPutsBackWhatTheTemplateAsksFor(t *testing.T) {
 	for name, spoil := range map[string]func(*v1beta1.Machine){
 		"label":        func(m *v1beta1.Machine) { delete(m.Labels, "kept") },
 		"record":       func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationLastAppliedTemplate) },
-		"no such JSON": func(m *v1beta1.Machine) { m.Annotations[v1beta1.AnnotationLastAppliedTemplate] = "{" },
+		"invalid JSON": func(m *v1beta1.Machine) { m.Annotations[v1beta1.AnnotationLastAppliedTemplate] = "{" },
 		"node label":   func(m *v1beta1.Machine) { m.Spec.Node.Labels["tier"] = "two" },
 		"taint":        func(m *v1beta1.Machine) { m.Spec.Node.Taints = nil },
 		"timeout":      func(m *v1beta1.Machine) { m.Spec.Timeouts.Drain = &metav1.Duration{Duration: time.Second} },
@@ -169,7 +169,7 @@ func TestPropagationPutsBackWhatTheTemplateAsksFor(t *testing.T) {
 		spoil(m)
 		got := templateOf(set).propagate(m)
 		if got == nil {
-			t.Errorf("%s: not put back", name)
+			t.Errorf("%s: not restored", name)
 			continue
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -179,6 +179,6 @@ func TestPropagationPutsBackWhatTheTemplateAsksFor(t *testing.T) {
 	m := templateOf(set).machine("")
 	m.Spec.Timeouts.Drain = &metav1.Duration{Duration: v1beta1.DefaultDrainTimeout}
 	if templateOf(set).propagate(m) != nil {
-		t.Error("a default that is written out is no difference")
+		t.Error("an explicit default value puts the machine out of sync")
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"machinist.dev/machinist/internal/platform/tracing"
 )
 
-// reasonScaleDown is the reason of a deletion in a trace, where no reason of the machine's own had it deleted.
+// reasonScaleDown is the reason of a deletion in a trace if the machine was deleted as surplus.
 const reasonScaleDown = "ScaleDown"
 
-// traceBegins returns when a request begins that a trace shows, zero where traces are off.
+// traceBegins returns the time at which a traced request begins, or the zero time if traces are off.
 func (p *pass) traceBegins() (began time.Time) {
 	if p.Tracer.On() {
 		began = p.Clock.Now()
@@ -21,22 +21,22 @@ func (p *pass) traceBegins() (began time.Time) {
 	return began
 }
 
-// traceCreated reports the request that created a machine, as a part of the trace that its provider goes on with.
+// traceCreated reports the request that created a machine. The machine's provider continues the trace.
 func (p *pass) traceCreated(m *v1beta1.Machine, began time.Time) {
 	if p.Tracer.On() {
 		p.traceRequest(tracing.Create(m.UID), m, tracing.Span{Name: "create Machine", Start: began})
 	}
 }
 
-// traceDeleted reports the request that deleted a machine, unless it failed: then there is no deletion.
+// traceDeleted reports the request that deleted a machine, unless the request failed.
 func (p *pass) traceDeleted(m *v1beta1.Machine, began time.Time, reason string, err error) {
 	if p.Tracer.On() && err == nil {
 		p.traceRequest(tracing.Delete(m.UID), m, tracing.Span{Name: "delete Machine", Start: began, Reason: reason})
 	}
 }
 
-// traceRequest reports a request in the trace of its machine and, if it is part of a rollout, in that of the rollout.
-// Each names the other.
+// traceRequest reports a request in the trace of its machine and, if it is part of a rollout, in the trace of the
+// rollout. Each of the two spans links to the other trace.
 func (p *pass) traceRequest(o tracing.Operation, m *v1beta1.Machine, s tracing.Span) {
 	about, rollout := tracing.MachineAttributes(m), p.rollout()
 	s.End, s.Key, s.Related = p.Clock.Now(), string(m.UID), rollout
@@ -45,17 +45,18 @@ func (p *pass) traceRequest(o tracing.Operation, m *v1beta1.Machine, s tracing.S
 	p.Tracer.Report(rollout, "", about, s)
 }
 
-// rollout is the one that machines are created and deleted for, the zero value for none. The deployment may report it
-// a moment later than its first machine is created.
+// rollout returns the rollout for which the set creates and deletes machines now, or the zero value if there is none.
+// The deployment may report the rollout shortly after its first machine was created.
 func (p *pass) rollout() tracing.Operation {
 	d := p.deployment
 	if d == nil {
 		return tracing.Operation{}
 	}
-	mine, _ := strconv.ParseInt(p.state.Set.Annotations[v1beta1.AnnotationRevision], 10, 64)
+	revision, _ := strconv.ParseInt(p.state.Set.Annotations[v1beta1.AnnotationRevision], 10, 64)
 	current := d.Status.CurrentRevision
-	if current == 0 || mine <= current && !meta.IsStatusConditionTrue(d.Status.Conditions, v1beta1.ConditionRollingOut) {
+	if current == 0 ||
+		revision <= current && !meta.IsStatusConditionTrue(d.Status.Conditions, v1beta1.ConditionRollingOut) {
 		return tracing.Operation{}
 	}
-	return tracing.Rollout(d.UID, max(mine, current))
+	return tracing.Rollout(d.UID, max(revision, current))
 }

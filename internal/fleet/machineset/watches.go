@@ -28,13 +28,13 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// orphanIndex finds Machines without a controller, for adoption.
+// orphanIndex is the name of the index that finds Machines without a controller, for adoption.
 const (
 	orphanIndex = "machine.orphan"
 	orphanValue = "true"
 )
 
-// RegisterIndexes adds the index of this package to a cache, beside those of package index. Register calls it.
+// RegisterIndexes adds the index of this package to a cache. Register calls it.
 func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return indexer.IndexField(ctx, &v1beta1.Machine{}, orphanIndex, func(o client.Object) []string {
 		if metav1.GetControllerOf(o) != nil {
@@ -74,8 +74,8 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// spacing is for passes that events of machines trigger. A pass costs a few microseconds for each machine of the set,
-// and machines that come up or go have several events each.
+// spacing delays passes that events of machines trigger. A pass costs a few microseconds for each machine of the set,
+// and each machine that is created or deleted triggers several events.
 var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.Second}
 
 // machineEvents enqueues the sets that an event of a machine affects.
@@ -85,7 +85,8 @@ func (r *Reconciler) machineEvents() handler.EventHandler {
 	})
 }
 
-// setsOfMachine returns the set that controls the machine or, if nothing does, those that may adopt it.
+// setsOfMachine returns the set that controls the machine or, if the machine has no controller, the sets that may adopt
+// it.
 func (r *Reconciler) setsOfMachine(ctx context.Context, o client.Object) []reconcile.Request {
 	if owner := metav1.GetControllerOf(o); owner != nil {
 		if owner.Kind != "MachineSet" {
@@ -99,23 +100,23 @@ func (r *Reconciler) setsOfMachine(ctx context.Context, o client.Object) []recon
 	})
 }
 
-// setsOfDeployment returns the sets of a deployment, which must keep its bounds.
+// setsOfDeployment returns the sets of a deployment. They depend on its bounds.
 func (r *Reconciler) setsOfDeployment(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.sets(ctx, o, func(*v1beta1.MachineSet) bool {
 		return true
 	}, client.MatchingFields{index.MachineSetByOwner: string(o.GetUID())})
 }
 
-// sets returns the wanted sets in the object's namespace. It runs in the event handler, so it does not wait for
-// writes in progress.
+// sets returns those sets in the object's namespace for which wanted is true. It runs in an event handler, so it does
+// not wait for writes in progress.
 func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1beta1.MachineSet) bool,
 	options ...client.ListOption) []reconcile.Request {
 	list := &v1beta1.MachineSetList{}
 	options = append(options, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy,
 		client.DisableReadYourWritesConsistency)
 	if err := r.Client.List(ctx, list, options...); err != nil {
-		logf.FromContext(ctx).Error(err, "List the sets that an event concerns", "namespace", o.GetNamespace(), "name",
-			o.GetName())
+		logf.FromContext(ctx).Error(err, "Failed to list the sets that an event affects", "namespace", o.GetNamespace(),
+			"name", o.GetName())
 		return nil
 	}
 	var requests []reconcile.Request
@@ -127,7 +128,7 @@ func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1b
 	return requests
 }
 
-// setChanged drops changes of the status only, which the controller writes itself.
+// setChanged drops updates that change only the status, which the controller writes itself.
 func setChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld, e.ObjectNew
@@ -137,7 +138,7 @@ func setChanged() predicate.Predicate {
 	}}
 }
 
-// machineChanged drops changes that affect neither the plan nor the status of a set.
+// machineChanged drops updates that affect neither the plan nor the status of a set.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*v1beta1.Machine)
@@ -157,7 +158,7 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 		return true
 	}
 	if !machinestate.Live(is) {
-		return false // Only its removal matters now.
+		return false // Only the removal of the object matters now.
 	}
 	if preservation.Due(was) != preservation.Due(is) || machinestate.Failed(was) != machinestate.Failed(is) ||
 		machinestate.Running(was) != machinestate.Running(is) || machinestate.Starting(was) != machinestate.Starting(is) ||
@@ -175,7 +176,8 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 	return false
 }
 
-// sameCondition compares what a set uses of a condition: the reason only of one that is not True.
+// sameCondition reports whether a set would treat both conditions alike. A set uses the reason only if the condition is
+// not True.
 func sameCondition(a, b *metav1.Condition) bool {
 	if a == nil || b == nil {
 		return a == b

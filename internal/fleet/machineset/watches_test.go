@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// setsOnly is a client that has these sets and nothing else.
+// setsOnly is a client that lists these sets and nothing else.
 type setsOnly struct {
 	client.Client
 	sets []v1beta1.MachineSet
@@ -30,7 +30,7 @@ func (c setsOnly) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	return nil
 }
 
-func TestMachineEventsReachTheSetsTheyConcern(t *testing.T) {
+func TestMachineEventsReachAffectedSets(t *testing.T) {
 	mine, other, unusable := aSet(1), aSet(1), aSet(1)
 	other.Name, other.Spec.Selector.MatchLabels = "other", map[string]string{"pool": "others"}
 	unusable.Name, unusable.Spec.Selector = "unusable", metav1.LabelSelector{}
@@ -48,11 +48,11 @@ func TestMachineEventsReachTheSetsTheyConcern(t *testing.T) {
 		was, is  *v1beta1.Machine
 		wantSets []string
 	}{
-		{"its own", owned, owned, []string{"workers"}},
+		{"a machine of the set", owned, owned, []string{"workers"}},
 		{"from one set to another", owned, given, []string{"second", "workers"}},
 		{"from a set to another controller", owned, otherController, []string{"workers"}},
 		{"from another controller to none", otherController, orphan, []string{"workers"}},
-		{"of another controller", otherController, otherController, nil},
+		{"a machine of another controller", otherController, otherController, nil},
 		{"an orphan", orphan, orphan, []string{"workers"}},
 		{"an orphan that matches another set now", orphan, newMachine("a", abandoned, otherLabels),
 			[]string{"other", "workers"}},
@@ -73,7 +73,7 @@ func TestMachineEventsReachTheSetsTheyConcern(t *testing.T) {
 }
 
 // Rule: changed-spec-goes-first.
-func TestAScaledSetGoesAheadOfNewOnes(t *testing.T) {
+func TestScaledSetGoesAheadOfNewSets(t *testing.T) {
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()
 	was, is := &v1beta1.MachineSet{}, &v1beta1.MachineSet{}
@@ -85,11 +85,11 @@ func TestAScaledSetGoesAheadOfNewOnes(t *testing.T) {
 		}
 	}
 	if _, priority, _ := q.GetWithPriority(); priority <= 0 {
-		t.Errorf("a set that was scaled has the priority %d of new ones", priority)
+		t.Errorf("a scaled set has priority %d, not more than new sets", priority)
 	}
 }
 
-func TestWhichMachineEventsAffectASet(t *testing.T) {
+func TestAffectsSet(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change machineOption
@@ -103,10 +103,10 @@ func TestWhichMachineEventsAffectASet(t *testing.T) {
 		{"a timeout", func(m *v1beta1.Machine) { m.Generation++; m.Spec.Timeouts.Drain = &metav1.Duration{} }, true},
 		{"a node taint", func(m *v1beta1.Machine) { m.Generation++; m.Spec.Node.Taints = []corev1.Taint{{Key: "x"}} }, true},
 		{"the provider ID", func(m *v1beta1.Machine) { m.Generation++; m.Spec.ProviderID = "sim:///b" }, false},
-		{"failing", broken, true},
-		{"becoming unhealthy", unhealthy, true},
-		{"its remediation", toRemediate, true},
-		{"being unlaunchable", misconfigured, true},
+		{"a failure", broken, true},
+		{"the health", unhealthy, true},
+		{"a remediation request", toRemediate, true},
+		{"that it cannot be launched", misconfigured, true},
 		{"a new reason not to be Ready", func(m *v1beta1.Machine) {
 			setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonNodeUnresponsive, time.Minute)
 		}, true},
@@ -132,6 +132,6 @@ func TestWhichMachineEventsAffectASet(t *testing.T) {
 	is.Status.Phase = v1beta1.MachineDeleting
 	setCondition(is, v1beta1.ConditionReady, false, v1beta1.ReasonDraining, 0)
 	if affectsSet(was, is) {
-		t.Error("the course of a deletion affects the set")
+		t.Error("the progress of a deletion affects the set")
 	}
 }

@@ -8,78 +8,78 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// state is all that a Reconciler remembers. Losing it makes clocks start anew, and may lose count of a replacement
-// whose predecessor is gone already.
+// state is everything that a Reconciler remembers. If a restart loses it, timeouts start again, and the count of
+// retries may be lost for a replacement whose predecessor is already gone.
 type state struct {
 	mu sync.Mutex
 	checkState
 }
 
-// checkState is what is remembered.
+// checkState is the part of state that only the pass uses, except for the fields that say otherwise.
 type checkState struct {
-	// machines is how many there were when they were last judged.
+	// machines is the number of machines in the last pass. state.mu guards it.
 	machines int
-	// began is when the first pass was made.
+	// began is when the first pass began.
 	began time.Time
-	// melting are the domains that melt, recovered the times at which domains ended to.
-	melting   map[string]bool
-	recovered map[string]time.Time
+	// inMeltdown are the domains in a meltdown. recovered is when domains recovered from one.
+	inMeltdown map[string]bool
+	recovered  map[string]time.Time
 	// statusWritten is when the status of each check was last written.
 	statusWritten map[types.UID]time.Time
-	// rejections are why the built-in policy remediates nothing, by namespace.
+	// restrictions are the reasons why the built-in policy remediates nothing, by namespace.
 	restrictions map[string]string
-	// seen are when signals were first observed, as of the last pass that judged.
+	// seen are the observations of the last pass that evaluated machines.
 	seen *Observations
-	// vacancies are the replacements that were not seen yet, by set. gone are those of machines that are gone since the
-	// last pass; events write them, guarded by state.mu.
-	vacancies, gone map[types.UID][]Vacancy
+	// predecessors are the machines, by set, whose replacements were not found yet. gone are those that were deleted since
+	// the last pass. Event handlers write gone, so state.mu guards it.
+	predecessors, gone map[types.UID][]Predecessor
 }
 
 func newState() *state {
 	return &state{checkState: checkState{
-		melting: map[string]bool{}, recovered: map[string]time.Time{}, statusWritten: map[types.UID]time.Time{},
-		restrictions: map[string]string{}, vacancies: map[types.UID][]Vacancy{},
+		inMeltdown: map[string]bool{}, recovered: map[string]time.Time{}, statusWritten: map[types.UID]time.Time{},
+		restrictions: map[string]string{}, predecessors: map[types.UID][]Predecessor{},
 	}}
 }
 
-// sizeOfFleet returns how many machines there were when they were last judged. Event handlers ask for it.
-func (m *state) sizeOfFleet() int {
+// machineCount returns the number of machines in the last pass. Event handlers call it.
+func (m *state) machineCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.machines
 }
 
-func (m *state) keepSize(n int) {
+func (m *state) setMachineCount(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.machines = n
 }
 
-// followMeltdown takes note of where it melts, and returns the domains where that began and where it ended.
-func (r *checkState) followMeltdown(now time.Time, d Meltdown) (began, ended []string) {
+// trackMeltdown stores the present meltdown. It returns the domains in which a meltdown began or ended.
+func (r *checkState) trackMeltdown(now time.Time, d Meltdown) (began, ended []string) {
 	for domain := range d {
-		if !r.melting[domain] {
+		if !r.inMeltdown[domain] {
 			began = append(began, domain)
 		}
 	}
-	for domain := range r.melting {
+	for domain := range r.inMeltdown {
 		if _, still := d[domain]; !still {
 			ended = append(ended, domain)
 			r.recovered[domain] = now
 		}
 	}
-	r.melting = map[string]bool{}
+	r.inMeltdown = map[string]bool{}
 	for domain := range d {
-		r.melting[domain] = true
+		r.inMeltdown[domain] = true
 	}
 	return began, ended
 }
 
-// forgetOld drops what is of no use any more.
+// forgetOld drops data that is no longer needed.
 func (r *checkState) forgetOld(now time.Time, checks map[types.UID]bool) {
 	maps.DeleteFunc(r.statusWritten, func(uid types.UID, _ time.Time) bool { return !checks[uid] })
-	maps.DeleteFunc(r.recovered, func(_ string, t time.Time) bool { return now.Sub(t) > storedRecovery })
+	maps.DeleteFunc(r.recovered, func(_ string, t time.Time) bool { return now.Sub(t) > recoveryRetention })
 }
 
-// storedRecovery is longer than any timeout of a policy matters.
-const storedRecovery = 7 * 24 * time.Hour
+// recoveryRetention is how long the end of a meltdown is remembered. It is longer than any timeout of a policy.
+const recoveryRetention = 7 * 24 * time.Hour

@@ -17,35 +17,37 @@ import (
 )
 
 const (
-	// stoppedPoll is how often to look whether the process may go on again: no event tells.
+	// stoppedPoll is how often to check whether remediation may continue. No event reports that.
 	stoppedPoll = 5 * time.Second
-	// maxMarks bounds the marks of one pass. Owners replace few machines at a time, the newest first.
+	// maxMarks is the maximum number of machines that one pass marks. Owners replace a few machines at a time, the newest
+	// first.
 	maxMarks = 100
 )
 
-// Options are what a Reconciler works with.
+// Options are the dependencies and settings of a Reconciler.
 type Options struct {
 	// Client reads the control cluster from the cache and writes the status of checks.
 	Client client.Client
-	// Live reads and writes the control cluster itself.
+	// Live reads and writes at the control cluster's API server.
 	Live client.Client
-	// Nodes is the target cluster; nil where there is none.
+	// Nodes reads the target cluster. It is nil if there is no target cluster.
 	Nodes *Nodes
 	// Recorder records events on MachineHealthChecks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Stopped says why nothing must be remediated now, with the reason and the message of a condition; empty if it may be.
-	// Default: it always may.
+	// Stopped returns why nothing may be remediated now, as the reason and the message of a condition. The reason is empty
+	// if remediation is allowed. By default it is always allowed.
 	Stopped func() (reason, message string)
-	// StableSince says since when this process leads and reaches both clusters; false if it is not so now. Default:
-	// since the first pass.
+	// StableSince returns since when this process leads and reaches both clusters, or false if that is not the case now.
+	// The default is the time of the first pass.
 	StableSince func() (time.Time, bool)
-	// OutageEnded says when the last outage that this process has seen was over, zero if it saw none. Without it no clock
-	// runs from before StableSince.
+	// OutageEnded returns when the last outage that this process has seen ended. It is zero if there was none. Without
+	// this function, no timeout counts from before StableSince.
 	OutageEnded func() time.Time
-	// BuiltIn is the policy for machines that no check selects.
+	// BuiltIn is the policy for machines that no MachineHealthCheck selects.
 	BuiltIn Policy
-	// MeltdownThreshold in percent. Default DefaultMeltdownThreshold.
+	// MeltdownThreshold is the percentage of nodes that are not well above which there is a meltdown. The default is
+	// DefaultMeltdownThreshold.
 	MeltdownThreshold int
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -53,13 +55,13 @@ type Options struct {
 
 // Nodes reads Nodes of the target cluster.
 type Nodes struct {
-	// Cached is a cache of them, Live the cluster itself.
+	// Cached reads Nodes from a cache. Live reads them at the cluster's API server.
 	Cached, Live client.Reader
-	// Synced reports whether the cache was filled. Default: it was.
+	// Synced reports whether the cache is filled. By default it is.
 	Synced func() bool
 }
 
-// Reconciler judges the machines and marks those that must be remediated.
+// Reconciler checks all machines and marks those that must be remediated.
 type Reconciler struct {
 	Options
 	state *state
@@ -76,7 +78,7 @@ func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, state: newState()}
 }
 
-// Reconcile makes one pass over all machines. There is one key.
+// Reconcile runs one pass over all machines. There is only one key.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	r.Metrics.lead()
 	p := &pass{Reconciler: r, now: r.Clock.Now(), frozenSets: map[types.NamespacedName]bool{}}
@@ -89,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// pass is one check everything.
+// pass is one check of all machines.
 type pass struct {
 	*Reconciler
 	now    time.Time
@@ -97,12 +99,12 @@ type pass struct {
 
 	checks   []v1beta1.MachineHealthCheck
 	subjects []Subject
-	// sets has all machines by the UID of their controller, those being deleted too.
+	// sets has all machines by the UID of their controller, including those that are being deleted.
 	sets map[types.UID][]*v1beta1.Machine
-	// frozenSets is what was found out about owners.
+	// frozenSets caches which sets are frozen.
 	frozenSets map[types.NamespacedName]bool
 
-	// requeueAfter is when to check again without an event; zero is never.
+	// requeueAfter is when to check again without an event. Zero means never.
 	requeueAfter time.Duration
 }
 
@@ -114,31 +116,31 @@ func (p *pass) run(ctx context.Context) error {
 		p.requeueIn(stoppedPoll)
 		return p.reportStopped(ctx, why)
 	}
-	if err := p.observe(ctx); err != nil {
+	if err := p.readMachines(ctx); err != nil {
 		return err
 	}
-	situation := Situation{Now: p.now, Clocks: p.clocks, Meltdown: p.followMeltdown(ctx)}
+	situation := Situation{Now: p.now, Clocks: p.clocks, Meltdown: p.trackMeltdown(ctx)}
 	situation.Clocks.Recovered = p.state.recovered
 	p.state.seen = p.state.seen.newPass()
 	p.clocks.Observed, situation.Clocks.Observed = p.state.seen, p.state.seen
 
 	var errs []error
 	groups := p.groups()
-	p.Metrics.grouped(groups)
-	errs = append(errs, p.recordRows(ctx, groups))
-	wishes := map[types.UID]wanted{}
+	p.Metrics.setUnselected(groups)
+	errs = append(errs, p.recordRetries(ctx, groups))
+	desired := map[types.UID]desiredByPolicy{}
 	for _, g := range groups {
-		p.freeze(ctx, g, situation)
-		j := Judge(g.policy, g.subjects, situation)
+		p.checkOwners(ctx, g, situation)
+		j := Decide(g.policy, g.subjects, situation)
 		p.requeueIn(j.RecheckAfter)
-		collect(wishes, g.policy, j.Wishes)
+		merge(desired, g.policy, j.Desired)
 		errs = append(errs, p.report(ctx, g, j))
 	}
-	errs = append(errs, p.mark(ctx, wishes, situation))
-	return p.settle(errors.Join(errs...))
+	errs = append(errs, p.updateMarks(ctx, desired, situation))
+	return p.retryConflicts(errors.Join(errs...))
 }
 
-// stopped says why nothing is judged now.
+// stopped returns why no machine may be evaluated now.
 func (p *pass) stopped() Reason {
 	if p.Stopped != nil {
 		if reason, message := p.Stopped(); reason != "" {
@@ -149,22 +151,22 @@ func (p *pass) stopped() Reason {
 	if p.StableSince != nil {
 		since, stable := p.StableSince()
 		if !stable {
-			return Reason{v1beta1.ReasonControlPlaneUnreachable, "It is not known yet whether both clusters can be reached."}
+			return Reason{v1beta1.ReasonControlPlaneUnreachable, "The connections to the API servers of both clusters were not checked yet."}
 		}
 		p.clocks.Stable = since
 	}
-	p.clocks.Thawed = p.clocks.Stable
+	p.clocks.OutageEnded = p.clocks.Stable
 	if p.OutageEnded != nil {
-		p.clocks.Thawed = p.OutageEnded()
+		p.clocks.OutageEnded = p.OutageEnded()
 	}
 	if p.Nodes != nil && p.Nodes.Synced != nil && !p.Nodes.Synced() {
-		return Reason{v1beta1.ReasonControlPlaneUnreachable, "The nodes of the target cluster were not listed yet."}
+		return Reason{v1beta1.ReasonControlPlaneUnreachable, "The Nodes of the target cluster were not listed yet."}
 	}
 	return Reason{}
 }
 
-// settle makes a later pass of errors that only say that somebody else wrote first.
-func (p *pass) settle(err error) error {
+// retryConflicts requests another pass if all errors are conflicts. It returns any other error.
+func (p *pass) retryConflicts(err error) error {
 	if err != nil && onlyConflicts(err) {
 		p.requeueIn(queueing.ConflictDelay)
 		return nil
@@ -175,7 +177,7 @@ func (p *pass) settle(err error) error {
 	return nil
 }
 
-// requeueIn asks for another pass after d at the latest; zero is never.
+// requeueIn requests another pass after d at the latest. Zero requests none.
 func (p *pass) requeueIn(d time.Duration) {
 	if d > 0 && (p.requeueAfter == 0 || d < p.requeueAfter) {
 		p.requeueAfter = d

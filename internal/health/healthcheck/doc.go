@@ -1,8 +1,9 @@
-// Package healthcheck finds the machines whose nodes are broken and asks their owners to replace them, and sees to it
-// that what is merely unreachable is left alone.
+// Package healthcheck finds machines with broken nodes and requests their replacement. It makes sure that machines that
+// are only unreachable are not replaced.
 //
-// All machines are judged together in one pass, since whether one may be replaced depends on how the others fare:
-// Evaluate judges one machine by one policy, Melt the fleet, and Judge the machines that one policy is for. Machines
-// that no MachineHealthCheck selects have the built-in policy, each namespace by itself. What follows is the
-// condition RemediationRequested on the Machine: here nothing is ever deleted.
+// One pass checks all machines, because the health of the others decides whether a machine may be replaced. Evaluate
+// checks one machine against one policy. DetectMeltdown checks all machines. Decide decides about the machines of one
+// policy. The built-in policy applies to machines that no MachineHealthCheck selects, to each namespace separately.
+//
+// The result is the condition RemediationRequested of the Machine. This package never deletes anything.
 package healthcheck

@@ -12,41 +12,42 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Health is how a machine fares.
+// Health is the state of a machine.
 type Health string
 
 const (
-	// Healthy has nothing in the way.
+	// Healthy means that nothing is wrong.
 	Healthy Health = "healthy"
-	// Unhealthy was in trouble for longer than its policy allows.
+	// Unhealthy means that the machine had a problem for longer than its policy allows.
 	Unhealthy Health = "unhealthy"
-	// Unknown is being made or changed, or is in trouble and may recover.
+	// Unknown means that the machine is being created or changed, or has a problem and may recover.
 	Unknown Health = "unknown"
 )
 
-// Evaluation is the judgement of one machine.
+// Evaluation is the result of Evaluate.
 type Evaluation struct {
 	Health Health
-	// InTrouble says of one that is Unknown that it counts as one of those that are not well. One that is Unhealthy
-	// always is.
+	// InTrouble means that the machine counts as not well. It is true for every Unhealthy machine and for some Unknown
+	// ones.
 	InTrouble bool
-	// Why says for people what is wrong. It stays the same while that lasts.
+	// Why describes the problem for users. It does not change while the problem lasts.
 	Why string
-	// RecheckAfter is when the decision changes although nothing else does; zero is never.
+	// RecheckAfter is when the result changes by the passage of time alone. Zero means never.
 	RecheckAfter time.Duration
 }
 
-// Evaluate judges a machine by a policy. node is the one that the machine refers to, nil where that is gone. A clock
-// runs from when this process observed what is wrong, since the times of conditions are by the clocks of others. None
-// runs from before clock.Since: an outage, or the time in which nobody watched, is not the machine's fault. Evaluate
-// notes in clock.Seen what it observes for the first time. A Node that was deleted needs no clock.
+// Evaluate checks a machine against a policy. node is the Node that the machine refers to, or nil if it does not exist.
+//
+// A timeout counts from when this process observed the problem, because transition times come from other clocks. It
+// never counts from before clock.Since: an outage, or a time without a leader, is not the fault of the machine.
+// Evaluate records new observations in clock.Observed. A deleted Node needs no timeout.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
 	case machinestate.Failed(m):
 		return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine failed: %s.",
 			m.Status.FailureReason)}
 	case interrupted(m):
-		return Evaluation{Health: Unknown} // What is wrong is known, and its owner replaces it without being asked.
+		return Evaluation{Health: Unknown} // The owner replaces the machine without a request.
 	case changing(m, now, clock) > 0:
 		return Evaluation{Health: Unknown, RecheckAfter: changing(m, now, clock)}
 	case m.Status.NodeRef == nil:
@@ -57,12 +58,12 @@ func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, cl
 	return p.node(node, now, clock)
 }
 
-// interrupted reports whether the cloud has announced that it takes the machine's instance away.
+// interrupted reports whether the cloud has announced that it will reclaim the machine's instance.
 func interrupted(m *v1beta1.Machine) bool {
 	return machinestate.Interrupted(m)
 }
 
-// changing returns for how long from now on an update excuses a node that does not work.
+// changing returns how much longer an update excuses a node that does not work.
 func changing(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
 	replacing := m.Status.Launch != nil && m.Status.Launch.Step == v1beta1.LaunchStepReplacing
 	if m.Status.Phase != v1beta1.MachineUpdating && !replacing {
@@ -77,33 +78,34 @@ func changing(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
 		Began: began}, now))
 }
 
-// starting judges a machine that has no Node.
+// starting evaluates a machine that has no Node.
 func (p Policy) starting(m *v1beta1.Machine, now time.Time, clock Clock) Evaluation {
 	if m.Status.Phase == v1beta1.MachineAvailable {
-		return Evaluation{Health: Healthy} // There is no target cluster.
+		return Evaluation{Health: Healthy} // The installation has no target cluster.
 	}
 	began := m.CreationTimestamp.Time
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
-		if c.Status != metav1.ConditionTrue && !trying(c.Reason) {
-			return Evaluation{Health: Unknown} // It was refused, or waits for its turn: another one would fare no better.
+		if c.Status != metav1.ConditionTrue && !launching(c.Reason) {
+			// The launch was refused or waits for its turn, so another machine would not start either.
+			return Evaluation{Health: Unknown}
 		}
 		if c.LastTransitionTime.After(began) {
 			began = c.LastTransitionTime.Time
 		}
 	}
 	if p.Startup <= 0 || p.Startup >= m.Spec.Timeouts.CreationOrDefault() {
-		return Evaluation{Health: Unknown} // Its own controller makes it Failed in time.
+		return Evaluation{Health: Unknown} // The machine's controller sets the phase Failed after timeouts.creation.
 	}
 	if left := clock.left(p.Startup, Signal{UID: m.UID, Type: v1beta1.ConditionLaunched, Began: began}, now); left > 0 {
 		return Evaluation{Health: Unknown, RecheckAfter: left}
 	}
-	return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("There is no Node %s after the launch began.",
+	return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine has no Node %s after its launch began.",
 		p.Startup)}
 }
 
-// neverLaunched reports whether the cloud has not given the machine an instance: it refuses to, or has none to give.
-// That says nothing about the health of other machines. An instance that does not join is another matter: where many
-// do not, the cluster that they are to join may be what is broken.
+// neverLaunched reports whether the machine has no instance, because the cloud refuses to create one or has no
+// capacity. That proves nothing about the health of other machines. An instance that does not join is different: if
+// many do not join, the cluster may be broken.
 func neverLaunched(m *v1beta1.Machine) bool {
 	switch {
 	case m.Status.NodeRef != nil:
@@ -115,8 +117,8 @@ func neverLaunched(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID == ""
 }
 
-// trying reports whether the reason of Launched is one of a launch under way.
-func trying(reason string) bool {
+// launching reports whether the reason of the condition Launched is that of a launch in progress.
+func launching(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
 		v1beta1.ReasonCreateFailed, v1beta1.ReasonCredentialsRefused:
@@ -125,11 +127,11 @@ func trying(reason string) bool {
 	return false
 }
 
-// nodeGone judges a machine whose Node was deleted while its instance may live. A kubelet that runs does not register
-// again, so there is nothing to wait for. The machine's controller confirms the deletion at the API server first, which
+// nodeGone evaluates a machine whose Node was deleted while its instance may exist. A running kubelet does not register
+// again, so there is no timeout. The machine's controller first confirms the deletion at the API server and then
 // changes the condition Registered.
 func nodeGone(m *v1beta1.Machine) Evaluation {
-	v := Evaluation{Health: Unknown, InTrouble: true, Why: fmt.Sprintf("Node %s is gone.", m.Status.NodeRef.Name)}
+	v := Evaluation{Health: Unknown, InTrouble: true, Why: fmt.Sprintf("Node %s was deleted.", m.Status.NodeRef.Name)}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered); c != nil &&
 		c.Reason == v1beta1.ReasonNodeGone {
 		v.Health = Unhealthy
@@ -137,7 +139,7 @@ func nodeGone(m *v1beta1.Machine) Evaluation {
 	return v
 }
 
-// node judges a machine by its Node.
+// node evaluates a machine by its Node.
 func (p Policy) node(node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	v := Evaluation{Health: Healthy}
 	for _, wrong := range p.Conditions {
@@ -163,7 +165,7 @@ func (p Policy) node(node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	return v
 }
 
-// conditionOf returns a condition of a node. A kubelet that never reported whether it is ready is not known to be.
+// conditionOf returns a condition of a node. If the kubelet never reported Ready, its status is Unknown.
 func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) (status corev1.ConditionStatus, at time.Time,
 	reason string) {
 	for i := range node.Status.Conditions {
@@ -177,7 +179,7 @@ func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) (status corev
 	return "", time.Time{}, ""
 }
 
-// ready reports whether the Node that the machine refers to is there and Ready.
+// ready reports whether the Node that the machine refers to exists and is Ready.
 func ready(m *v1beta1.Machine, node *corev1.Node) bool {
 	if node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID {
 		return false

@@ -11,28 +11,29 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// noticed is a machine whose instance is about to be removed.
+// noticed gives the machine an interruption notice.
 func noticed(s *Subject) {
 	condition(v1beta1.ConditionInterruptionNotice, metav1.ConditionTrue, v1beta1.ReasonPreemptionNotice, 19)(s)
 }
 
-// Rule interrupted-not-unhealthy: a spot market that takes many back is no meltdown, and no reason to leave other
-// machines as they are.
-func TestInterruptedMachinesStopNoRemediation(t *testing.T) {
+// Many interruptions on a spot market are not a meltdown, and do not stop the remediation of other machines.
+//
+// Rule: interrupted-not-unhealthy.
+func TestInterruptedMachinesDoNotStopRemediation(t *testing.T) {
 	all := fleet(10, 6, silent(20), noticed)
 	silent(20)(&all[9])
-	s := Situation{Now: minutes(60), Meltdown: Melt(all, DefaultMeltdownThreshold)}
+	s := Situation{Now: minutes(60), Meltdown: DetectMeltdown(all, DefaultMeltdownThreshold)}
 	if len(s.Meltdown) > 0 {
-		t.Errorf("it melts: %v", s.Meltdown)
+		t.Errorf("meltdown: %v", s.Meltdown)
 	}
-	j := Judge(policy(), all, s)
-	if j.Restriction.Reason != "" || len(j.Wishes) != 1 || j.Wishes[0].Subject.Machine.Name != "m09" {
-		t.Errorf("refused: %+v, wishes: %+v", j.Restriction, j.Wishes)
+	j := Decide(policy(), all, s)
+	if j.Restriction.Reason != "" || len(j.Desired) != 1 || j.Desired[0].Subject.Machine.Name != "m09" {
+		t.Errorf("restriction: %+v, desired: %+v", j.Restriction, j.Desired)
 	}
 }
 
 // Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late.
-func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	with := func(change ...func(*Subject)) Subject { return running("a", change...) }
 	for _, tc := range []struct {
 		name    string
@@ -46,11 +47,11 @@ func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 		recheck time.Duration
 	}{
 		{name: "a Ready node", subject: with(), now: 60, want: Healthy},
-		{name: "silent, not for long enough", subject: with(silent(20)), now: 29, want: Unknown, trouble: true, why: "Ready",
+		{name: "silent, before the timeout", subject: with(silent(20)), now: 29, want: Unknown, trouble: true, why: "Ready",
 			recheck: time.Minute},
-		{name: "silent for long enough", subject: with(silent(20)), now: 30, want: Unhealthy, trouble: true,
+		{name: "silent, after the timeout", subject: with(silent(20)), now: 30, want: Unhealthy, trouble: true,
 			why: "Condition Ready of node node-a (node-uid-a) is Unknown: Because."},
-		{name: "not Ready for long enough", subject: with(node(corev1.NodeReady, corev1.ConditionFalse, 20)), now: 31,
+		{name: "not Ready, after the timeout", subject: with(node(corev1.NodeReady, corev1.ConditionFalse, 20)), now: 31,
 			want: Unhealthy, trouble: true, why: "is False"},
 		{name: "a condition of the policy", subject: with(node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 25,
 			want: Unhealthy, trouble: true, why: "KernelDeadlock"},
@@ -58,55 +59,55 @@ func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 			want: Healthy},
 		{name: "a condition that the policy does not name", subject: with(node("DiskPressure", corev1.ConditionTrue, 20)),
 			now: 60, want: Healthy},
-		{name: "two in trouble: the sooner one counts",
+		{name: "two problems: the shorter timeout counts",
 			subject: with(silent(20), node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 22, want: Unknown, trouble: true,
 			why: "Ready", recheck: 3 * time.Minute},
-		{name: "two in trouble, the second for long enough",
+		{name: "two problems, one after its timeout",
 			subject: with(silent(20), node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 26, want: Unhealthy, trouble: true,
 			why: "KernelDeadlock"},
-		{name: "it never reported", subject: with(func(s *Subject) { s.Node.Status.Conditions = nil }), now: 11,
+		{name: "the node never reported", subject: with(func(s *Subject) { s.Node.Status.Conditions = nil }), now: 11,
 			want: Unhealthy, trouble: true, why: "NeverReported"},
-		{name: "the clock starts anew after an outage", subject: with(silent(20)), now: 60, since: 55, want: Unknown,
+		{name: "the timeout starts again after an outage", subject: with(silent(20)), now: 60, since: 55, want: Unknown,
 			trouble: true, why: "Ready", recheck: 5 * time.Minute},
-		{name: "an outage before the trouble is nothing to it", subject: with(silent(20)), now: 30, since: 15,
+		{name: "an outage before the problem does not matter", subject: with(silent(20)), now: 30, since: 15,
 			want: Unhealthy, trouble: true, why: "Ready"},
-		{name: "by a clock that is ahead", subject: with(silent(90)), now: 60, want: Unknown, trouble: true, why: "Ready",
+		{name: "transition time in the future", subject: with(silent(90)), now: 60, want: Unknown, trouble: true, why: "Ready",
 			recheck: 10 * time.Minute},
 
-		{name: "the node is gone, and its machine's controller has not confirmed that",
-			subject: with(func(s *Subject) { s.Node = nil }), now: 60, want: Unknown, trouble: true, why: "gone"},
-		{name: "the node is gone", subject: with(func(s *Subject) {
+		{name: "the node is deleted, and the machine's controller has not confirmed it",
+			subject: with(func(s *Subject) { s.Node = nil }), now: 60, want: Unknown, trouble: true, why: "deleted"},
+		{name: "the node is deleted", subject: with(func(s *Subject) {
 			s.Node = nil
 		}, condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 50,
-			want: Unhealthy, trouble: true, why: "gone"},
-		{name: "another node of that name", subject: with(func(s *Subject) { s.Node.UID = "other" },
+			want: Unhealthy, trouble: true, why: "deleted"},
+		{name: "another node of the same name", subject: with(func(s *Subject) { s.Node.UID = "other" },
 			condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: Unhealthy,
-			trouble: true, why: "gone"},
+			trouble: true, why: "deleted"},
 
-		{name: "about to be removed", subject: with(silent(20), noticed), now: 60, want: Unknown},
-		{name: "removed, as announced", subject: with(silent(20), noticed, phase(v1beta1.MachineFailed)), now: 60,
+		{name: "about to be interrupted", subject: with(silent(20), noticed), now: 60, want: Unknown},
+		{name: "interrupted, as announced", subject: with(silent(20), noticed, phase(v1beta1.MachineFailed)), now: 60,
 			want: Unhealthy, trouble: true, why: "failed"},
 		{name: "Failed", subject: with(phase(v1beta1.MachineFailed), func(s *Subject) {
 			s.Machine.Status.FailureReason = v1beta1.FailureInstanceVanished
 		}), now: 2, want: Unhealthy, trouble: true, why: "InstanceVanished"},
-		{name: "being updated, and so not Ready", subject: with(phase(v1beta1.MachineUpdating), silent(20),
+		{name: "not Ready during an update", subject: with(phase(v1beta1.MachineUpdating), silent(20),
 			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 35, want: Unknown,
 			recheck: 4 * time.Minute},
-		{name: "an update that hangs is no excuse", subject: with(phase(v1beta1.MachineUpdating), silent(20),
+		{name: "not Ready after the timeout of an update", subject: with(phase(v1beta1.MachineUpdating), silent(20),
 			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 40, want: Unhealthy, trouble: true,
 			why: "Ready"},
 
-		{name: "starting, and nothing is said of that", subject: starting(), now: 60, want: Unknown},
+		{name: "starting, without a startup timeout", subject: starting(), now: 60, want: Unknown},
 		{name: "starting in time", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }), subject: starting(),
 			now: 5, want: Unknown, recheck: 3 * time.Minute},
 		{name: "starting for too long", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }), subject: starting(),
 			now: 8, want: Unhealthy, trouble: true, why: "no Node 8m0s"},
-		{name: "the clock of the start begins with the launch", policy: policy(func(p *Policy) {
+		{name: "the startup timeout begins with the launch", policy: policy(func(p *Policy) {
 			p.Startup = 8 * time.Minute
 		}),
 			subject: starting(condition(v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceLaunched, 2)),
 			now:     9, want: Unknown, recheck: time.Minute},
-		{name: "the machine's own limit is shorter", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }),
+		{name: "timeouts.creation of the machine is shorter", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }),
 			subject: starting(func(s *Subject) {
 				s.Machine.Spec.Timeouts.Creation = &metav1.Duration{Duration: 7 * time.Minute}
 			}), now: 60, want: Unknown},
@@ -126,7 +127,7 @@ func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 				since = minutes(tc.since)
 			}
 			v := Evaluate(p, tc.subject.Machine, tc.subject.Node, minutes(tc.now),
-				Clock{Since: since, Certain: since, LeaderSince: since})
+				Clock{Since: since, Earliest: since, LeaderSince: since})
 			if v.Health != tc.want || v.InTrouble != tc.trouble || v.RecheckAfter != tc.recheck {
 				t.Errorf("%+v, want %s, in trouble %t, recheck %s", v, tc.want, tc.trouble, tc.recheck)
 			}
@@ -137,25 +138,26 @@ func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 	}
 }
 
-// Rule health-clock-bounded-over-leaders: a manager that does not last for a whole timeout goes by what is written
-// down in the end.
-func TestATroubleThatLastsIsSeenByAManagerThatIsYoung(t *testing.T) {
+// A manager that does not run for a whole timeout finally uses the transition times.
+//
+// Rule: health-clock-bounded-over-leaders.
+func TestNewLeaderFindsOldProblems(t *testing.T) {
 	p := policy()
 	silent := running("a", node(corev1.NodeReady, corev1.ConditionUnknown, 0))
 	for _, tc := range []struct {
-		name               string
-		leads, thawed, now float64
-		want               Health
-		recheck            time.Duration
+		name                    string
+		leads, outageEnded, now float64
+		want                    Health
+		recheck                 time.Duration
 	}{
 		{"before three timeouts", 25, 0, 29, Unknown, 6 * time.Minute},
-		{"after three timeouts by a clock that may differ by a quarter of an hour", 40, 0, 44, Unknown, time.Minute},
-		{"after that, right after it began to lead", 60, 0, 60, Unknown, time.Minute},
-		{"after that, when it has led for a tenth of one", 60, 0, 61, Unhealthy, 0},
-		{"after an outage that it has seen", 60, 60, 61, Unknown, 9 * time.Minute},
+		{"after three timeouts, but not by a clock that differs by 15 minutes", 40, 0, 44, Unknown, time.Minute},
+		{"after that, right after the process began to lead", 60, 0, 60, Unknown, time.Minute},
+		{"after that, when the process has led for a tenth of the timeout", 60, 0, 61, Unhealthy, 0},
+		{"after an outage that the process has seen", 60, 60, 61, Unknown, 9 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			clock := Clocks{Stable: minutes(tc.leads), Thawed: minutes(tc.thawed)}.In("")
+			clock := Clocks{Stable: minutes(tc.leads), OutageEnded: minutes(tc.outageEnded)}.In("")
 			if v := Evaluate(p, silent.Machine, silent.Node, minutes(tc.now), clock); v.Health != tc.want ||
 				v.RecheckAfter != tc.recheck {
 				t.Errorf("%+v, want %s and to check again after %s", v, tc.want, tc.recheck)
@@ -164,8 +166,8 @@ func TestATroubleThatLastsIsSeenByAManagerThatIsYoung(t *testing.T) {
 	}
 }
 
-// Whatever the times are: a decision is one of three, nobody is unhealthy sooner than the clock allows, one that will
-// be is reconciled again at the right time, and none gets well by waiting.
+// Evaluate returns one of three results for any times. No machine is unhealthy before its timeout allows it.
+// RecheckAfter is the right time. No machine becomes healthy by waiting.
 //
 // Rules: unhealthy-after-timeout, health-clock-starts-late.
 func FuzzEvaluationsOnlyGetWorseWithTime(f *testing.F) {
@@ -196,7 +198,7 @@ func FuzzEvaluationsOnlyGetWorseWithTime(f *testing.F) {
 			s.Node.Status.Conditions, s.Node.CreationTimestamp = nil, metav1.NewTime(minutes(float64(began)))
 		}
 		at, from := minutes(float64(now)), minutes(float64(min(since, now)))
-		clock := Clock{Since: from, Certain: from, LeaderSince: from}
+		clock := Clock{Since: from, Earliest: from, LeaderSince: from}
 		v := Evaluate(p, s.Machine, s.Node, at, clock)
 		switch v.Health {
 		case Healthy:

@@ -15,10 +15,10 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// minutes is a time in the tests' day.
+// minutes is a time, in minutes from the start of the tests.
 func minutes(n float64) time.Time { return start.Add(time.Duration(n * float64(time.Minute))) }
 
-// policy marks after 10 minutes of silence or of being not Ready.
+// policy is a policy whose timeout for Nodes that are silent or not Ready is 10 minutes.
 func policy(change ...func(*Policy)) Policy {
 	p := Policy{
 		Reason: v1beta1.ReasonMachineHealthCheck, Name: "MachineHealthCheck workers", Type: v1beta1.RemediationReplace,
@@ -35,7 +35,7 @@ func policy(change ...func(*Policy)) Policy {
 	return p
 }
 
-// running is a machine, created at minute 0, that is a Ready node since minute 1.
+// running is a machine that was created at minute 0 and is a Ready node since minute 1.
 func running(name string, change ...func(*Subject)) Subject {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name),
 		CreationTimestamp: metav1.NewTime(minutes(0))}}
@@ -52,7 +52,7 @@ func running(name string, change ...func(*Subject)) Subject {
 	return s
 }
 
-// starting is a machine without a Node, created at minute 0.
+// starting is a machine without a Node that was created at minute 0.
 func starting(change ...func(*Subject)) Subject {
 	s := running("new", func(s *Subject) {
 		s.Machine.Status = v1beta1.MachineStatus{Phase: v1beta1.MachineProvisioned}
@@ -64,7 +64,7 @@ func starting(change ...func(*Subject)) Subject {
 	return s
 }
 
-// node gives the Node a condition since a minute.
+// node gives the Node a condition whose transition was at a minute.
 func node(kind corev1.NodeConditionType, status corev1.ConditionStatus, since float64) func(*Subject) {
 	return func(s *Subject) {
 		c := corev1.NodeCondition{Type: kind, Status: status, Reason: "Because",
@@ -79,12 +79,12 @@ func node(kind corev1.NodeConditionType, status corev1.ConditionStatus, since fl
 	}
 }
 
-// silent is a node that has not reported since a minute.
+// silent makes the node stop reporting at a minute.
 func silent(since float64) func(*Subject) {
 	return node(corev1.NodeReady, corev1.ConditionUnknown, since)
 }
 
-// condition gives the Machine a condition since a minute.
+// condition gives the Machine a condition whose transition was at a minute.
 func condition(kind string, status metav1.ConditionStatus, reason string, since float64) func(*Subject) {
 	return func(s *Subject) {
 		meta.RemoveStatusCondition(&s.Machine.Status.Conditions, kind)
@@ -112,7 +112,7 @@ func annotated(key, value string) func(*Subject) {
 	}
 }
 
-// fleet is n machines of which the first few are changed.
+// fleet returns n machines. The first of them are changed.
 func fleet(n, changed int, change ...func(*Subject)) []Subject {
 	var all []Subject
 	for i := range n {
@@ -125,8 +125,8 @@ func fleet(n, changed int, change ...func(*Subject)) []Subject {
 	return all
 }
 
-// namespaces makes a fleet in each of the namespaces a, b and so on: how many machines, and how many of these are
-// silent.
+// namespaces returns a fleet in each of the namespaces a, b and so on. counts are pairs of the number of machines and
+// how many of them are silent.
 func namespaces(counts ...int) []Subject {
 	var all []Subject
 	for i := 0; i < len(counts); i += 2 {

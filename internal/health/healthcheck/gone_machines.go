@@ -15,9 +15,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// rememberingGone records machines that were replaced and are gone. A machine that fails before it has a Node may be
-// deleted, and another one created, between two passes, so that no pass sees it.
-func (r *Reconciler) rememberingGone(to handler.EventHandler) handler.EventHandler {
+// recordingGone returns a handler that records machines that were replaced and are gone. A machine that fails before it
+// has a Node may be deleted, and its replacement created, between two passes, so that no pass sees it.
+func (r *Reconciler) recordingGone(to handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc:  to.Create,
@@ -25,15 +25,15 @@ func (r *Reconciler) rememberingGone(to handler.EventHandler) handler.EventHandl
 		GenericFunc: to.Generic,
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			if m, ok := e.Object.(*v1beta1.Machine); ok {
-				r.state.remember(m, r.Clock.Now())
+				r.state.recordGone(m, r.Clock.Now())
 			}
 			to.Delete(ctx, e, q)
 		},
 	}
 }
 
-// remember records a machine that is gone, if it was replaced.
-func (m *state) remember(gone *v1beta1.Machine, now time.Time) {
+// recordGone records a deleted machine as a predecessor, if it was replaced.
+func (m *state) recordGone(gone *v1beta1.Machine, now time.Time) {
 	owner := metav1.GetControllerOfNoCopy(gone)
 	if owner == nil || !wasReplaced(gone) {
 		return
@@ -41,19 +41,19 @@ func (m *state) remember(gone *v1beta1.Machine, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.gone == nil {
-		m.gone = map[types.UID][]Vacancy{}
+		m.gone = map[types.UID][]Predecessor{}
 	}
-	m.gone[owner.UID] = append(m.gone[owner.UID], vacancyOf(gone, now))
+	m.gone[owner.UID] = append(m.gone[owner.UID], predecessorOf(gone, now))
 }
 
-// takeGone returns the vacancies by set that were found before, with those of machines that are gone since.
-func (m *state) takeGone() map[types.UID][]Vacancy {
+// takeGone returns the known predecessors by set, including those that were deleted since the last call.
+func (m *state) takeGone() map[types.UID][]Predecessor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := maps.Clone(m.vacancies)
+	all := maps.Clone(m.predecessors)
 	for set, gone := range m.gone {
 		for _, v := range gone {
-			if !hasVacancy(all[set], v.UID) {
+			if !hasPredecessor(all[set], v.UID) {
 				all[set] = append(all[set][:len(all[set]):len(all[set])], v)
 			}
 		}

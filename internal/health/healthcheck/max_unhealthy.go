@@ -12,72 +12,74 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/machine/preservation"
-	"machinist.dev/machinist/internal/platform/wording"
 )
 
 const (
-	// maxTargets is how many unhealthy machines the status of a check names.
+	// maxTargets is the maximum number of unhealthy machines in the status of a check.
 	maxTargets = 100
-	// maxNamed is how many machines a message names.
+	// maxNamed is the maximum number of machines that a message names.
 	maxNamed = 5
 )
 
-// Subject is a machine with what is known of it.
+// Subject is a machine to evaluate.
 type Subject struct {
 	Machine *v1beta1.Machine
-	// Node is the one that the machine refers to, nil where that is gone or there never was one.
+	// Node is the Node that the machine refers to. It is nil if the machine has none or the Node does not exist.
 	Node *corev1.Node
-	// Domain is the failure domain, "" where it is not known.
+	// Domain is the failure domain. It is empty if it is unknown.
 	Domain string
-	// OwnerFrozen says that its set replaces nothing now.
+	// OwnerFrozen means that the set of the machine is frozen and replaces nothing.
 	OwnerFrozen bool
-	// Row is how many machines in a row were replaced before it, each soon after it was made.
-	Row int
-	// RowEndsIn is when, if it stays well, it has proven that the row is over; zero or less if it has.
-	RowEndsIn time.Duration
+	// Retries is how many machines in a row were replaced before this one, each soon after its creation.
+	Retries int
+	// RetriesResetIn is how much longer the machine must stay well for Retries to start again from 0. It is zero or less
+	// if that time has passed.
+	RetriesResetIn time.Duration
 }
 
-// Reason is why something is so, for a condition.
+// Reason has the reason and the message of a condition.
 type Reason struct{ Reason, Message string }
 
-// Wish is what a policy wants RemediationRequested to be on a machine.
-type Wish struct {
+// DesiredCondition is the condition RemediationRequested that a policy wants a machine to have.
+type DesiredCondition struct {
 	Subject Subject
-	// Hold is a wish that the machine is not replaced, Mark one that it is. Never both.
-	Mark, Restrict bool
-	// Forced says that a person asked, so that health does not matter.
+	// Mark means that the machine is to be replaced, Hold that it must not be replaced. Exactly one of them is true.
+	Mark, Hold bool
+	// Forced means that a user requested the replacement, so that health does not matter.
 	Forced bool
 	Reason Reason
 }
 
-// Situation is what is the same for all machines.
+// Situation is the input of Decide that is the same for all machines.
 type Situation struct {
 	Now      time.Time
 	Clocks   Clocks
 	Meltdown Meltdown
 }
 
-// Judgement is what follows from a policy for the machines that it is for.
-type Judgement struct {
-	// Expected machines, of which Healthy ones. Up to Allowed more may become unhealthy until remediation stops.
+// Decision is what one policy decides about its machines.
+type Decision struct {
+	// Expected is the number of machines, of which Healthy are healthy. Remediation stops if more than Allowed others
+	// become unhealthy.
 	Expected, Healthy, Allowed int
-	// Targets are the names of the unhealthy machines, in order.
+	// Targets are the sorted names of the unhealthy machines.
 	Targets []string
-	// Restriction says why not all of them are remediated; its reason is empty if all are.
+	// Restriction is why some unhealthy machines are not remediated. Its reason is empty if all are.
 	Restriction Reason
-	// Wishes are for machines that must have the condition, the newest machine first. All others must not have it.
-	Wishes []Wish
-	// Exhausted are those of the unhealthy machines that are not remediated since too many in a row were.
+	// Desired are the conditions that machines must have, the newest machine first. All other machines must not have the
+	// condition.
+	Desired []DesiredCondition
+	// Exhausted are the unhealthy machines that are not remediated because too many in a row were replaced before them.
 	Exhausted []string
-	// RecheckAfter is when to judge again although nothing changed; zero is never.
+	// RecheckAfter is when to decide again although nothing changed. Zero means never.
 	RecheckAfter time.Duration
 }
 
-// Judge judges the machines of one policy together.
-func Judge(p Policy, subjects []Subject, s Situation) Judgement {
-	var j Judgement
+// Decide decides about the machines of one policy together.
+func Decide(p Policy, subjects []Subject, s Situation) Decision {
+	var j Decision
 	evaluations := make([]Evaluation, len(subjects))
-	unwell, unlaunched, melting := 0, 0, false
+	unwell, unlaunched, inMeltdown := 0, 0, false
 	var frozen []string
 	for i, subject := range subjects {
 		v := Evaluate(p, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.domains()...))
@@ -93,9 +95,10 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 		if neverLaunched(subject.Machine) {
 			unlaunched++
 		} else {
-			// One that may yet recover counts: nodes that went silent together do not run out of time at the same moment.
+			// A machine that may still recover counts too, because nodes that go silent together do not exceed their timeouts at
+			// the same moment.
 			unwell++
-			melting = melting || s.Meltdown.In(subject.domains()...)
+			inMeltdown = inMeltdown || s.Meltdown.In(subject.domains()...)
 		}
 		if v.Health == Unhealthy {
 			j.Targets = append(j.Targets, subject.Machine.Name)
@@ -107,29 +110,29 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 	counted := j.Expected - unlaunched
 	limit := p.limit(counted)
 	tooMany := unwell > limit
-	_, meltsAll := s.Meltdown[everywhere]
+	_, meltdownEverywhere := s.Meltdown[everywhere]
 	for i, subject := range subjects {
 		switch v := evaluations[i]; {
 		case has(subject.Machine.Annotations, v1beta1.AnnotationRemediate):
-			j.Wishes = append(j.Wishes, Wish{Subject: subject, Mark: true, Forced: true,
-				Reason: Reason{v1beta1.ReasonRemediateAnnotation, fmt.Sprintf("Annotation %s asks for it.%s",
+			j.Desired = append(j.Desired, DesiredCondition{Subject: subject, Mark: true, Forced: true,
+				Reason: Reason{v1beta1.ReasonRemediateAnnotation, fmt.Sprintf("Annotation %s requests the replacement of the machine.%s",
 					v1beta1.AnnotationRemediate, nodeNote(subject))}})
 		case p.Type != v1beta1.RemediationNone && p.exhausted(subject):
-			j.restrict(subject, v)
+			j.hold(subject, v)
 		case v.Health == Unhealthy && p.Type != v1beta1.RemediationNone &&
 			!tooMany && !s.Meltdown.In(subject.domains()...) && !subject.OwnerFrozen && p.needsMark(subject.Machine):
-			j.Wishes = append(j.Wishes, Wish{Subject: subject, Mark: true, Reason: Reason{p.Reason, p.Name + ": " +
-				v.Why + nodeNote(subject)}})
+			j.Desired = append(j.Desired, DesiredCondition{Subject: subject, Mark: true,
+				Reason: Reason{p.Reason, p.Name + ": " + v.Why + nodeNote(subject)}})
 		}
 	}
 	slices.Sort(j.Targets)
 	slices.Sort(j.Exhausted)
-	slices.SortFunc(j.Wishes, func(a, b Wish) int {
+	slices.SortFunc(j.Desired, func(a, b DesiredCondition) int {
 		x, y := a.Subject.Machine, b.Subject.Machine
 		return cmp.Or(y.CreationTimestamp.Compare(x.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
 	})
 	switch {
-	case meltsAll, melting && !tooMany:
+	case meltdownEverywhere, inMeltdown && !tooMany:
 		j.Restriction = Reason{v1beta1.ReasonMeltdown, s.Meltdown.Describe(func(domain string) bool {
 			return slices.ContainsFunc(subjects, func(s Subject) bool { return slices.Contains(s.domains(), domain) })
 		})}
@@ -141,46 +144,46 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 		j.Restriction = Reason{v1beta1.ReasonFrozen, fmt.Sprintf("The owners of %s are frozen.", named(frozen))}
 	case len(j.Exhausted) > 0:
 		j.Restriction = Reason{v1beta1.ReasonRetriesExhausted, fmt.Sprintf(
-			"%s came after %d or more replacements in a row that failed too, and will not be replaced (maxRetries).",
+			"%s will not be replaced: before it, %d or more replacements in a row failed too (maxRetries).",
 			named(j.Exhausted), *p.MaxRetries+1)}
 	}
-	if !meltsAll && !tooMany {
+	if !meltdownEverywhere && !tooMany {
 		j.Allowed = limit - unwell
 	}
 	return j
 }
 
-// restrict wishes that a machine is not replaced: so many before it were, each soon after it was made, that it would
-// not help.
-func (j *Judgement) restrict(subject Subject, v Evaluation) {
-	j.Wishes = append(j.Wishes, Wish{Subject: subject, Restrict: true, Reason: Reason{v1beta1.ReasonRetriesExhausted,
-		fmt.Sprintf("%s in a row replaced before it, each soon after it was made. It is not replaced.",
-			wording.Count(subject.Row, "machine"))}})
+// hold adds the condition that a machine must not be replaced, because the machines before it were replaced soon after
+// their creation, and another replacement would not help.
+func (j *Decision) hold(subject Subject, v Evaluation) {
+	j.Desired = append(j.Desired, DesiredCondition{Subject: subject, Hold: true, Reason: Reason{
+		v1beta1.ReasonRetriesExhausted, fmt.Sprintf("Machines in a row that were replaced before this one, soon after their creation: %d. "+
+			"This machine is not replaced (maxRetries).", subject.Retries)}})
 	if v.Health == Unhealthy {
 		j.Exhausted = append(j.Exhausted, subject.Machine.Name)
 	} else {
-		j.recheckIn(subject.RowEndsIn)
+		j.recheckIn(subject.RetriesResetIn)
 	}
 }
 
-// exhausted reports whether the row that ends with the machine is too long to go on. That is said before the machine
-// fails: once it has, its owner may be quicker.
+// exhausted reports whether too many machines in a row were replaced before the machine. The result does not depend on
+// whether the machine has failed, because afterwards its owner might replace it before the condition is set.
 func (p Policy) exhausted(s Subject) bool {
-	return p.MaxRetries != nil && s.Row > int(*p.MaxRetries) && s.RowEndsIn > 0
+	return p.MaxRetries != nil && s.Retries > int(*p.MaxRetries) && s.RetriesResetIn > 0
 }
 
-// needsMark reports whether a mark tells the owner anything: a failed machine it replaces without.
+// needsMark reports whether the owner needs the mark. It replaces a failed machine without a mark.
 func (p Policy) needsMark(m *v1beta1.Machine) bool {
 	return !machinestate.Failed(m) || p.Type == v1beta1.RemediationExternal
 }
 
-func (j *Judgement) recheckIn(d time.Duration) {
+func (j *Decision) recheckIn(d time.Duration) {
 	if d > 0 && (j.RecheckAfter == 0 || d < j.RecheckAfter) {
 		j.RecheckAfter = d
 	}
 }
 
-// nodeNote names the Node that was judged.
+// nodeNote returns a sentence with the UID of the Node that was evaluated.
 func nodeNote(s Subject) string {
 	if ref := s.Machine.Status.NodeRef; ref != nil {
 		return fmt.Sprintf(" Node UID: %s.", ref.UID)
@@ -188,7 +191,7 @@ func nodeNote(s Subject) string {
 	return ""
 }
 
-// named lists the first few names.
+// named lists the first names.
 func named(names []string) string {
 	if len(names) <= maxNamed {
 		return strings.Join(names, ", ")
@@ -196,13 +199,13 @@ func named(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
 }
 
-// judged reports whether health checks check a machine at all.
-func judged(m *v1beta1.Machine) bool {
-	return !leftAlone(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation)
+// evaluable reports whether health checks evaluate a machine at all.
+func evaluable(m *v1beta1.Machine) bool {
+	return !readOnly(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation)
 }
 
-// leftAlone reports whether nothing about the machine is changed, not even a mark that it has.
-func leftAlone(m *v1beta1.Machine) bool {
+// readOnly reports whether a machine must not be changed, so that even an existing mark stays.
+func readOnly(m *v1beta1.Machine) bool {
 	return !machinestate.Live(m) || machinestate.Unchangeable(m) || preservation.Preserved(m)
 }
 

@@ -12,13 +12,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Whatever a fleet looks like: unless a person asks, there is none marked that is not unhealthy, none where it melts,
-// none of a frozen owner, none of a row that is over, and none while more are unwell than may be. What is refused has
-// a reason.
+// Unless a user requests it, Decide never marks a machine that is not unhealthy, is in a meltdown, has a frozen owner,
+// or follows too many retries. It marks none while more machines are not well than allowed. It gives a reason for
+// machines that are not marked.
 //
 // Rules: max-unhealthy-stops-remediation, frozen-set-no-remediation, meltdown-stops-remediation,
 // remediation-retries-limited.
-func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
+func FuzzDecide(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 1, 0, 1, 1, 20, 2, 1}, uint8(40), uint8(55), true)
 	f.Add([]byte{1, 1, 5, 1, 9, 1, 13, 1, 0, 0, 0, 0}, uint8(100), uint8(55), true)
 	f.Add([]byte{35, 0, 67, 0, 4, 9, 130, 3, 7, 7, 255, 255}, uint8(3), uint8(0), false)
@@ -53,7 +53,7 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 				s.OwnerFrozen = true
 			}
 			if kind&32 != 0 {
-				s.Row, s.RowEndsIn = int(since), time.Minute
+				s.Retries, s.RetriesResetIn = int(since), time.Minute
 			}
 			if kind&192 == 192 {
 				annotated(v1beta1.AnnotationRemediate, "")(&s)
@@ -61,7 +61,7 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 			subjects = append(subjects, s)
 		}
 
-		melting := Melt(subjects, meltsAbove)
+		inMeltdown := DetectMeltdown(subjects, meltsAbove)
 		for _, domain := range []string{"", "a", "b", "c"} {
 			all, bad := 0, 0
 			for _, s := range subjects {
@@ -73,15 +73,15 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 					bad++
 				}
 			}
-			if _, melts := melting[domain]; melts != (all >= 3 && float64(bad)/float64(all) > float64(meltsAbove)/100) {
-				t.Fatalf("of %d nodes in %q %d are not well, with a threshold of %d %%: melts=%t", all, domain, bad,
-					meltsAbove, melts)
+			if _, affected := inMeltdown[domain]; affected != (all >= 3 && float64(bad)/float64(all) > float64(meltsAbove)/100) {
+				t.Fatalf("of %d nodes in %q %d are not well, with a threshold of %d %%: meltdown=%t", all, domain, bad,
+					meltsAbove, affected)
 			}
 		}
 
 		s := at(now)
-		s.Meltdown = melting
-		j := Judge(p, subjects, s)
+		s.Meltdown = inMeltdown
+		j := Decide(p, subjects, s)
 		unwell := 0
 		for i := range subjects {
 			if Evaluate(p, subjects[i].Machine, subjects[i].Node, s.Now, Clock{}).InTrouble &&
@@ -90,20 +90,20 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 			}
 		}
 		marks := 0
-		for _, w := range j.Wishes {
-			if w.Mark == w.Restrict || w.Reason.Reason == "" || w.Reason.Message == "" {
+		for _, w := range j.Desired {
+			if w.Mark == w.Hold || w.Reason.Reason == "" || w.Reason.Message == "" {
 				t.Fatalf("%+v", w)
 			}
 			asked := has(w.Subject.Machine.Annotations, v1beta1.AnnotationRemediate)
 			if w.Forced != asked {
 				t.Fatalf("asked for=%t: %+v", asked, w)
 			}
-			if w.Restrict || asked {
+			if w.Hold || asked {
 				continue
 			}
 			marks++
-			_, all := melting[everywhere]
-			_, there := melting[w.Subject.Domain]
+			_, all := inMeltdown[everywhere]
+			_, there := inMeltdown[w.Subject.Domain]
 			switch v := Evaluate(p, w.Subject.Machine, w.Subject.Node, s.Now, Clock{}); {
 			case v.Health != Unhealthy:
 				t.Errorf("marked %s, which is %s", w.Subject.Machine.Name, v.Health)
@@ -111,13 +111,13 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 				t.Errorf("marked %s in a meltdown", w.Subject.Machine.Name)
 			case w.Subject.OwnerFrozen:
 				t.Errorf("marked %s, whose owner is frozen", w.Subject.Machine.Name)
-			case w.Subject.Row > 2 && w.Subject.RowEndsIn > 0:
-				t.Errorf("marked %s, the end of a row of %d", w.Subject.Machine.Name, w.Subject.Row)
+			case w.Subject.Retries > 2 && w.Subject.RetriesResetIn > 0:
+				t.Errorf("marked %s after %d retries", w.Subject.Machine.Name, w.Subject.Retries)
 			}
 		}
 		allowed := limit
 		if percent {
-			allowed = max(limit*len(subjects)/100, min(limit, 1)) // A percentage that is not 0 allows for one.
+			allowed = max(limit*len(subjects)/100, min(limit, 1)) // A percentage other than 0 allows one.
 		}
 		if marks > 0 && unwell > allowed {
 			t.Errorf("%d of %d are unwell, %s may be, and %d are marked", unwell, len(subjects), p.MaxUnhealthy.String(), marks)
@@ -126,13 +126,15 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 			!slices.IsSorted(j.Targets) {
 			t.Errorf("%+v", j)
 		}
-		// Who is broken and not replaced is reported why.
+		// If an unhealthy machine is not marked, there is a reason.
 		if j.Restriction.Reason == "" {
 			for _, name := range j.Targets {
 				at := slices.IndexFunc(subjects, func(s Subject) bool { return s.Machine.Name == name })
-				wished := slices.ContainsFunc(j.Wishes, func(w Wish) bool { return w.Mark && w.Subject.Machine.Name == name })
-				if !wished && subjects[at].Machine.Status.Phase != v1beta1.MachineFailed {
-					t.Errorf("%s is broken, not marked, and nothing says why: %+v", name, j)
+				marked := slices.ContainsFunc(j.Desired, func(w DesiredCondition) bool {
+					return w.Mark && w.Subject.Machine.Name == name
+				})
+				if !marked && subjects[at].Machine.Status.Phase != v1beta1.MachineFailed {
+					t.Errorf("%s is unhealthy and not marked, without a reason: %+v", name, j)
 				}
 			}
 		}

@@ -13,11 +13,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// at is a situation at a minute, in which nothing melts.
+// at is a situation at a minute, without a meltdown.
 func at(minute float64) Situation { return Situation{Now: minutes(minute)} }
 
-// several are machines without a Node.
-func several(n int, change ...func(*Subject)) (all []Subject) {
+// notStarted returns n machines without a Node.
+func notStarted(n int, change ...func(*Subject)) (all []Subject) {
 	for i := range n {
 		s := starting(change...)
 		s.Machine.Name = fmt.Sprintf("new%02d", i)
@@ -32,8 +32,8 @@ func launchFailed(reason v1beta1.MachineFailureReason) func(*Subject) {
 	}
 }
 
-func marked(j Judgement) (names []string) {
-	for _, w := range j.Wishes {
+func marked(j Decision) (names []string) {
+	for _, w := range j.Desired {
 		if w.Mark {
 			names = append(names, w.Subject.Machine.Name)
 		}
@@ -44,15 +44,15 @@ func marked(j Judgement) (names []string) {
 // Rules: remediation-confirmed-live, max-unhealthy-stops-remediation, remediation-by-strategy,
 // frozen-set-no-remediation, meltdown-stops-remediation, no-judgement-in-outage, remediation-retries-limited,
 // failed-launches-not-counted.
-func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
+func TestDecide(t *testing.T) {
 	most := func(value string) Policy {
 		return policy(func(p *Policy) { p.MaxUnhealthy = intstr.Parse(value) })
 	}
 	retries := func(n int32) Policy { return policy(func(p *Policy) { p.MaxRetries = &n }) }
 	row := func(n int, left time.Duration) func(*Subject) {
-		return func(s *Subject) { s.Row, s.RowEndsIn = n, left }
+		return func(s *Subject) { s.Retries, s.RetriesResetIn = n, left }
 	}
-	melting := func(s Situation, domains ...string) Situation {
+	inMeltdown := func(s Situation, domains ...string) Situation {
 		s.Meltdown = Meltdown{}
 		for _, d := range domains {
 			s.Meltdown[d] = Share{4, 4}
@@ -72,74 +72,75 @@ func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 		targets     int
 		protected   int
 	}{
-		{name: "all is well", subjects: fleet(10, 0), s: at(60), healthy: 10, allowed: 4},
+		{name: "all are well", subjects: fleet(10, 0), s: at(60), healthy: 10, allowed: 4},
 		{name: "one is broken", subjects: fleet(10, 1, silent(20)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "as many as may be", subjects: fleet(10, 4, silent(20)), s: at(60), marks: 4, healthy: 6, targets: 4},
-		{name: "one more", subjects: fleet(10, 5, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy,
+		{name: "as many unhealthy as allowed", subjects: fleet(10, 4, silent(20)), s: at(60), marks: 4, healthy: 6, targets: 4},
+		{name: "one more unhealthy than allowed", subjects: fleet(10, 5, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy,
 			message: "5 of 10 machines are not well, and remediation stops at more than 4 (maxUnhealthy 40%).", healthy: 5,
 			targets: 5},
-		{name: "those that may recover count as well", subjects: append(fleet(9, 4, silent(20)), running("z", silent(55))),
+		{name: "machines that may recover count too", subjects: append(fleet(9, 4, silent(20)), running("z", silent(55))),
 			s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10", healthy: 5, targets: 4},
-		{name: "those that start do not", subjects: append(fleet(9, 3, silent(20)), starting()), s: at(60), marks: 3,
+		{name: "starting machines do not count", subjects: append(fleet(9, 3, silent(20)), starting()), s: at(60), marks: 3,
 			healthy: 6, allowed: 1, targets: 3},
 		// Rule: failed-launches-not-counted.
-		{name: "those that the cloud refused to launch do not", subjects: append(fleet(10, 4, silent(20)),
-			several(30, launchFailed(v1beta1.FailureInsufficientResources))...), s: at(60), marks: 4, healthy: 6, targets: 34},
-		{name: "nor do they raise what may be unhealthy", subjects: append(fleet(10, 5, silent(20)),
-			several(30, launchFailed(v1beta1.FailureCreateError))...), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy,
+		{name: "failed launches do not count", subjects: append(fleet(10, 4, silent(20)),
+			notStarted(30, launchFailed(v1beta1.FailureInsufficientResources))...), s: at(60), marks: 4, healthy: 6,
+			targets: 34},
+		{name: "failed launches do not raise the limit", subjects: append(fleet(10, 5, silent(20)),
+			notStarted(30, launchFailed(v1beta1.FailureCreateError))...), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy,
 			message: "5 of 10 machines", healthy: 5, targets: 35},
-		{name: "those that are launched for too long do not either", policy: policy(func(p *Policy) {
+		{name: "slow launches do not count", policy: policy(func(p *Policy) {
 			p.Startup = 5 * time.Minute
-		}), subjects: append(fleet(10, 4, silent(20)), several(6)...), s: at(60), marks: 10, healthy: 6, targets: 10},
-		{name: "those that did not join do", subjects: append(fleet(10, 1, silent(20)),
-			several(8, launchFailed(v1beta1.FailureJoinClusterTimeout))...), s: at(60),
+		}), subjects: append(fleet(10, 4, silent(20)), notStarted(6)...), s: at(60), marks: 10, healthy: 6, targets: 10},
+		{name: "machines that did not join count", subjects: append(fleet(10, 1, silent(20)),
+			notStarted(8, launchFailed(v1beta1.FailureJoinClusterTimeout))...), s: at(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, message: "9 of 18", healthy: 9, targets: 9},
-		{name: "and so do those whose instance vanished", subjects: append(fleet(10, 1, silent(20)),
+		{name: "machines whose instance vanished count", subjects: append(fleet(10, 1, silent(20)),
 			fleet(8, 8, launchFailed(v1beta1.FailureInstanceVanished))...), s: at(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, message: "9 of 18", healthy: 9, targets: 9},
 		{name: "a percentage is rounded down", policy: most("39%"), subjects: fleet(10, 4, silent(20)), s: at(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 6, targets: 4},
-		{name: "and is at least one", policy: most("1%"), subjects: fleet(3, 1, silent(20)), s: at(60), marks: 1, healthy: 2,
+		{name: "the limit is at least one", policy: most("1%"), subjects: fleet(3, 1, silent(20)), s: at(60), marks: 1, healthy: 2,
 			targets: 1},
-		{name: "unless it is written none", policy: most("0%"), subjects: fleet(3, 1, silent(20)), s: at(60),
+		{name: "unless it is 0%", policy: most("0%"), subjects: fleet(3, 1, silent(20)), s: at(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
 		{name: "or 0", policy: most("0"), subjects: fleet(3, 1, silent(20)), s: at(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
 		{name: "a number", policy: most("2"), subjects: fleet(10, 3, silent(20)), s: at(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 7, targets: 3},
-		{name: "what is no number is the default", policy: most("many"), subjects: fleet(10, 4, silent(20)), s: at(60),
+		{name: "an invalid value is the default", policy: most("many"), subjects: fleet(10, 4, silent(20)), s: at(60),
 			marks: 4, healthy: 6, targets: 4},
-		{name: "there is none there", subjects: nil, s: at(60), allowed: 1},
+		{name: "no machines", subjects: nil, s: at(60), allowed: 1},
 
-		{name: "nothing is done", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationNone }),
+		{name: "type None", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationNone }),
 			subjects: fleet(10, 1, silent(20)), s: at(60), healthy: 9, allowed: 3, targets: 1},
 		{name: "a failed machine needs no mark", subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), healthy: 9,
 			allowed: 3, targets: 1},
-		{name: "but an outside remediator does", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationExternal }),
+		{name: "a failed machine with type External is marked", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationExternal }),
 			subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "a person asks", subjects: fleet(10, 1, annotated(v1beta1.AnnotationRemediate, "")), s: at(60), marks: 1,
+		{name: "a user requests remediation", subjects: fleet(10, 1, annotated(v1beta1.AnnotationRemediate, "")), s: at(60), marks: 1,
 			healthy: 10, allowed: 4},
-		{name: "a person asks, whatever else", policy: most("0"),
+		{name: "a user requests remediation, in spite of all obstacles", policy: most("0"),
 			subjects: fleet(10, 3, annotated(v1beta1.AnnotationRemediate, ""), silent(20), row(9, time.Hour)),
-			s:        melting(at(60), ""), marks: 3, restriction: v1beta1.ReasonMeltdown, healthy: 7, targets: 3},
+			s:        inMeltdown(at(60), ""), marks: 3, restriction: v1beta1.ReasonMeltdown, healthy: 7, targets: 3},
 
-		{name: "everything melts", policy: most("100%"), subjects: fleet(10, 4, silent(20)), s: melting(at(60), ""),
+		{name: "a meltdown of everything", policy: most("100%"), subjects: fleet(10, 4, silent(20)), s: inMeltdown(at(60), ""),
 			restriction: v1beta1.ReasonMeltdown, message: "4 of 4 running machines", healthy: 6, targets: 4},
-		{name: "a zone melts, with all that is broken", subjects: fleet(10, 2, silent(20), in("a")),
-			s: melting(at(60), "a", "b"), restriction: v1beta1.ReasonMeltdown, message: "not well: 4 of 4 in a. No machine is",
+		{name: "a meltdown of the zone of all unhealthy machines", subjects: fleet(10, 2, silent(20), in("a")),
+			s: inMeltdown(at(60), "a", "b"), restriction: v1beta1.ReasonMeltdown, message: "not well: 4 of 4 in a. No machine is",
 			healthy: 8, allowed: 2, targets: 2},
-		{name: "a zone melts, and one in another is broken", subjects: append(fleet(9, 2, silent(20), in("a")),
-			running("z", silent(20), in("c"))), s: melting(at(60), "a"), marks: 1, restriction: v1beta1.ReasonMeltdown,
+		{name: "a meltdown of a zone, and an unhealthy machine in another zone", subjects: append(fleet(9, 2, silent(20), in("a")),
+			running("z", silent(20), in("c"))), s: inMeltdown(at(60), "a"), marks: 1, restriction: v1beta1.ReasonMeltdown,
 			healthy: 7, allowed: 1, targets: 3},
-		{name: "a zone melts, and nobody here is touched", subjects: fleet(10, 1, silent(20), in("c")),
-			s: melting(at(60), "a"), marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "the clock of a domain starts anew", subjects: fleet(10, 1, silent(20), in("a")),
+		{name: "a meltdown of a zone without machines of this policy", subjects: fleet(10, 1, silent(20), in("c")),
+			s: inMeltdown(at(60), "a"), marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "timeouts start again after the meltdown of the domain", subjects: fleet(10, 1, silent(20), in("a")),
 			s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"a": minutes(51)}}}, healthy: 9,
 			allowed: 3},
-		{name: "that of all does", subjects: fleet(10, 1, silent(20), in("a")),
+		{name: "timeouts start again after a meltdown of everything", subjects: fleet(10, 1, silent(20), in("a")),
 			s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"": minutes(51)}}}, healthy: 9,
 			allowed: 3},
-		{name: "that of another does not", subjects: fleet(10, 1, silent(20), in("a")),
+		{name: "timeouts continue after the meltdown of another domain", subjects: fleet(10, 1, silent(20), in("a")),
 			s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"b": minutes(51)}}}, marks: 1,
 			healthy: 9, allowed: 3, targets: 1},
 
@@ -147,19 +148,19 @@ func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 			s: at(60), restriction: v1beta1.ReasonFrozen, message: "The owners of m00 are frozen.", healthy: 9, allowed: 3,
 			targets: 1},
 
-		{name: "few retries so far", policy: retries(2), subjects: fleet(10, 1, silent(20), row(2, time.Hour)), s: at(60),
+		{name: "fewer retries than the limit", policy: retries(2), subjects: fleet(10, 1, silent(20), row(2, time.Hour)), s: at(60),
 			marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "too many", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, time.Hour)), s: at(60),
-			restriction: v1beta1.ReasonRetriesExhausted, message: "m00 came after 3 or more", healthy: 9, allowed: 3, targets: 1,
+		{name: "too many retries", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, time.Hour)), s: at(60),
+			restriction: v1beta1.ReasonRetriesExhausted, message: "m00 will not be replaced: before it, 3 or more", healthy: 9, allowed: 3, targets: 1,
 			protected: 1},
-		{name: "too many, and it failed", policy: retries(0), subjects: fleet(10, 1, phase(v1beta1.MachineFailed),
+		{name: "too many retries, and the machine failed", policy: retries(0), subjects: fleet(10, 1, phase(v1beta1.MachineFailed),
 			row(1, time.Hour)), s: at(60), restriction: v1beta1.ReasonRetriesExhausted, healthy: 9, allowed: 3, targets: 1,
 			protected: 1},
-		{name: "it is reported before it fails", policy: retries(2), subjects: fleet(10, 1, row(3, time.Hour)), s: at(60),
+		{name: "too many retries, before the machine fails", policy: retries(2), subjects: fleet(10, 1, row(3, time.Hour)), s: at(60),
 			healthy: 10, allowed: 4, protected: 1},
-		{name: "it has proven itself", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, 0)), s: at(60), marks: 1,
+		{name: "too many retries, but the machine worked long enough", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, 0)), s: at(60), marks: 1,
 			healthy: 9, allowed: 3, targets: 1},
-		{name: "without a limit", subjects: fleet(10, 1, silent(20), row(99, time.Hour)), s: at(60), marks: 1, healthy: 9,
+		{name: "retries without a limit", subjects: fleet(10, 1, silent(20), row(99, time.Hour)), s: at(60), marks: 1, healthy: 9,
 			allowed: 3, targets: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -167,15 +168,15 @@ func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 			if p.Name == "" {
 				p = policy()
 			}
-			j := Judge(p, tc.subjects, tc.s)
+			j := Decide(p, tc.subjects, tc.s)
 			if got := marked(j); len(got) != tc.marks {
 				t.Errorf("marks %v, want %d", got, tc.marks)
 			}
-			if n := len(j.Wishes) - tc.marks; n != tc.protected {
+			if n := len(j.Desired) - tc.marks; n != tc.protected {
 				t.Errorf("%d are held, want %d", n, tc.protected)
 			}
 			if j.Restriction.Reason != tc.restriction || !strings.Contains(j.Restriction.Message, tc.message) {
-				t.Errorf("rejection %+v, want %s %q", j.Restriction, tc.restriction, tc.message)
+				t.Errorf("restriction %+v, want %s %q", j.Restriction, tc.restriction, tc.message)
 			}
 			if j.Expected != len(tc.subjects) || j.Healthy != tc.healthy || j.Allowed != tc.allowed ||
 				len(j.Targets) != tc.targets {
@@ -186,9 +187,9 @@ func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 	}
 }
 
-func TestTheNewestIsMarkedFirstWithThePolicyAndTheNodeNamed(t *testing.T) {
+func TestNewestMachineIsMarkedFirst(t *testing.T) {
 	young := running("young", silent(20), func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(10)) })
-	j := Judge(policy(), append(fleet(9, 2, silent(20)), young), at(60))
+	j := Decide(policy(), append(fleet(9, 2, silent(20)), young), at(60))
 	if got := marked(j); !slices.Equal(got, []string{"young", "m00", "m01"}) {
 		t.Errorf("marked in the order %v", got)
 	}
@@ -197,29 +198,29 @@ func TestTheNewestIsMarkedFirstWithThePolicyAndTheNodeNamed(t *testing.T) {
 	}
 	want := Reason{v1beta1.ReasonMachineHealthCheck,
 		"MachineHealthCheck workers: Condition Ready of node node-young (node-uid-young) is Unknown: Because. Node UID: node-uid-young."}
-	if got := j.Wishes[0].Reason; got != want {
+	if got := j.Desired[0].Reason; got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
-func TestTheNextCheckIsWhenTheFirstEvaluationChanges(t *testing.T) {
-	j := Judge(policy(), []Subject{running("a", silent(55)), running("b", silent(52)), running("c")}, at(60))
+func TestRecheckIsDueWhenTheFirstEvaluationChanges(t *testing.T) {
+	j := Decide(policy(), []Subject{running("a", silent(55)), running("b", silent(52)), running("c")}, at(60))
 	if j.RecheckAfter != 2*time.Minute {
 		t.Errorf("checks again after %s", j.RecheckAfter)
 	}
 }
 
 // Rule: remediation-annotations.
-func TestSomeMachinesAreNotJudged(t *testing.T) {
+func TestExemptMachinesAreNotEvaluated(t *testing.T) {
 	for _, tc := range []struct {
-		name              string
-		change            func(*Subject)
-		judged, leftAlone bool
+		name                string
+		change              func(*Subject)
+		evaluable, readOnly bool
 	}{
-		{"as they are", func(*Subject) {}, true, false},
-		{"skipped", annotated(v1beta1.AnnotationSkipRemediation, ""), false, false},
+		{"unchanged", func(*Subject) {}, true, false},
+		{"skip-remediation", annotated(v1beta1.AnnotationSkipRemediation, ""), false, false},
 		{"paused", annotated(v1beta1.AnnotationPaused, ""), false, true},
-		{"paused in another way", annotated(v1beta1.AnnotationClusterAPIPaused, ""), false, true},
+		{"paused by the annotation of Cluster API", annotated(v1beta1.AnnotationClusterAPIPaused, ""), false, true},
 		{"preserved", annotated(v1beta1.AnnotationPreservedUntil, "2026-03-02T00:00:00Z"), false, true},
 		{"being deleted", func(s *Subject) { s.Machine.DeletionTimestamp = &metav1.Time{Time: minutes(5)} }, false, true},
 		{"of this schema", func(s *Subject) {
@@ -230,16 +231,17 @@ func TestSomeMachinesAreNotJudged(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := running("a", tc.change).Machine
-			if judged(m) != tc.judged || leftAlone(m) != tc.leftAlone {
-				t.Errorf("judged %t, left alone %t", judged(m), leftAlone(m))
+			if evaluable(m) != tc.evaluable || readOnly(m) != tc.readOnly {
+				t.Errorf("evaluable %t, read-only %t", evaluable(m), readOnly(m))
 			}
 		})
 	}
 }
 
 // Rule: meltdown-stops-remediation.
-func TestItMeltsWhereMostNodesAreNotWell(t *testing.T) {
-	zones := func(unwell ...int) (all []Subject) { // pairs of machines and those not well, by zone
+func TestDetectMeltdown(t *testing.T) {
+	// zones has pairs of numbers for each zone: of machines, and of those that are not well.
+	zones := func(unwell ...int) (all []Subject) {
 		for zone := 0; zone < len(unwell); zone += 2 {
 			for i := range unwell[zone] {
 				s := running(fmt.Sprintf("%c%d", 'a'+zone/2, i), in(string(rune('a'+zone/2))))
@@ -256,40 +258,40 @@ func TestItMeltsWhereMostNodesAreNotWell(t *testing.T) {
 		subjects []Subject
 		want     string
 	}{
-		{"all is well", zones(10, 0), ""},
-		{"half are not", zones(10, 5), ""},
-		{"exactly as many as may be", zones(20, 11), ""},
-		{"more", zones(20, 12), "everywhere a"},
-		{"all", zones(10, 10, 10, 10), "everywhere a b"},
+		{"all are well", zones(10, 0), ""},
+		{"half are not well", zones(10, 5), ""},
+		{"exactly at the threshold", zones(20, 11), ""},
+		{"above the threshold", zones(20, 12), "everywhere a"},
+		{"none is well", zones(10, 10, 10, 10), "everywhere a b"},
 		{"one zone of three", zones(10, 10, 10, 0, 10, 0), "a"},
-		{"in one zone, and so over all", zones(10, 10, 5, 0), "everywhere a"},
-		{"two machines mean nothing", zones(2, 2), ""},
-		{"a zone of two means nothing", zones(2, 2, 10, 0), ""},
-		{"a zone of three does", zones(3, 2, 10, 0), "a"},
-		{"no zone is known", fleet(10, 6, silent(20)), "everywhere"},
-		{"nodes that are gone", fleet(10, 6, func(s *Subject) { s.Node = nil }), "everywhere"},
+		{"one zone of two, and therefore everywhere", zones(10, 10, 5, 0), "everywhere a"},
+		{"two machines are too few", zones(2, 2), ""},
+		{"a zone of two machines is too small", zones(2, 2, 10, 0), ""},
+		{"a zone of three machines", zones(3, 2, 10, 0), "a"},
+		{"unknown zones", fleet(10, 6, silent(20)), "everywhere"},
+		{"deleted nodes", fleet(10, 6, func(s *Subject) { s.Node = nil }), "everywhere"},
 		{"nodes of other machines", fleet(10, 6, func(s *Subject) { s.Node.UID = "other" }), "everywhere"},
-		// Rule meltdown-per-namespace: a namespace counts by itself where there are several.
-		{"one namespace of two, over all not many", namespaces(4, 4, 20, 0), "namespace a"},
-		{"one namespace of two, over all many", namespaces(20, 20, 4, 0), "namespace a"},
+		// Rule meltdown-per-namespace: each namespace counts separately if there are several.
+		{"one namespace of two, few in total", namespaces(4, 4, 20, 0), "namespace a"},
+		{"one namespace of two, many in total", namespaces(20, 20, 4, 0), "namespace a"},
 		{"one namespace, and a single machine in another", namespaces(20, 20, 1, 0), "namespace a"},
 		{"both namespaces", namespaces(4, 4, 4, 4), "everywhere"},
 		{"two namespaces of three", namespaces(20, 20, 10, 6, 2, 0), "namespace a namespace b"},
 		{"one namespace, and small ones", namespaces(20, 20, 2, 2, 2, 2), "everywhere"},
-		{"a namespace of two means nothing", namespaces(2, 2, 20, 0), ""},
+		{"a namespace of two machines is too small", namespaces(2, 2, 20, 0), ""},
 		{"one namespace of two in a zone", append(namespaces(10, 10, 10, 0), inZone("a", namespaces(4, 4, 4, 0))...),
 			"namespace a"},
-		{"machines that come", fleet(10, 6, silent(20), phase(v1beta1.MachineProvisioned)), ""},
-		{"machines that failed", fleet(10, 6, silent(20), phase(v1beta1.MachineFailed)), ""},
-		{"machines that go", fleet(10, 6, silent(20), func(s *Subject) {
+		{"starting machines", fleet(10, 6, silent(20), phase(v1beta1.MachineProvisioned)), ""},
+		{"failed machines", fleet(10, 6, silent(20), phase(v1beta1.MachineFailed)), ""},
+		{"machines that are being deleted", fleet(10, 6, silent(20), func(s *Subject) {
 			s.Machine.DeletionTimestamp = &metav1.Time{Time: minutes(5)}
 		}), ""},
 		{"machines that are unhealthy already", fleet(10, 6, silent(20), phase(v1beta1.MachineUnhealthy)), "everywhere"},
-		{"paused machines are nodes as well", fleet(10, 6, silent(20), annotated(v1beta1.AnnotationPaused, "")),
+		{"paused machines", fleet(10, 6, silent(20), annotated(v1beta1.AnnotationPaused, "")),
 			"everywhere"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d := Melt(tc.subjects, DefaultMeltdownThreshold)
+			d := DetectMeltdown(tc.subjects, DefaultMeltdownThreshold)
 			var got []string
 			for domain := range d {
 				if domain == everywhere {
@@ -304,24 +306,24 @@ func TestItMeltsWhereMostNodesAreNotWell(t *testing.T) {
 				return strings.Compare(a, b)
 			})
 			if strings.Join(got, " ") != tc.want {
-				t.Errorf("melts in %v, want %q", got, tc.want)
+				t.Errorf("meltdown in %v, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
 // Rule: meltdown-stops-remediation.
-func TestTheEndOfAMeltdownIsRemembered(t *testing.T) {
+func TestEndOfMeltdownIsRemembered(t *testing.T) {
 	r := newState()
-	began, ended := r.followMeltdown(minutes(1), Meltdown{"": {}, "a": {}})
+	began, ended := r.trackMeltdown(minutes(1), Meltdown{"": {}, "a": {}})
 	if len(began) != 2 || len(ended) != 0 {
 		t.Errorf("began %v, ended %v", began, ended)
 	}
-	if began, ended = r.followMeltdown(minutes(2), Meltdown{"a": {}}); len(began) != 0 ||
+	if began, ended = r.trackMeltdown(minutes(2), Meltdown{"a": {}}); len(began) != 0 ||
 		!slices.Equal(ended, []string{""}) {
 		t.Errorf("began %v, ended %v", began, ended)
 	}
-	if began, ended = r.followMeltdown(minutes(3), Meltdown{}); len(began) != 0 || !slices.Equal(ended, []string{"a"}) {
+	if began, ended = r.trackMeltdown(minutes(3), Meltdown{}); len(began) != 0 || !slices.Equal(ended, []string{"a"}) {
 		t.Errorf("began %v, ended %v", began, ended)
 	}
 	c := Clocks{Stable: minutes(1), Recovered: r.recovered}

@@ -12,28 +12,30 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DefaultMeltdownThreshold is the percentage of nodes beyond which it is not machines that are broken.
+// DefaultMeltdownThreshold is the default percentage of nodes that are not well above which there is a meltdown.
 const DefaultMeltdownThreshold = 55
 
-// leastForMeltdown is how many machines there must be for their share to mean anything.
-const leastForMeltdown = 3
+// minMeltdownMachines is the number of machines below which their share proves nothing.
+const minMeltdownMachines = 3
 
-// everywhere is the failure domain that has all machines.
+// everywhere is the failure domain of all machines.
 const everywhere = ""
 
-// Share is how many machines of a failure domain run as nodes, and how many of these nodes are not well.
+// Share counts the machines of a failure domain that run as nodes, and those of them that are not well.
 type Share struct{ Machines, Unwell int }
 
-// Meltdown has the failure domains in which so many nodes are not well at once that something else must be wrong: a
-// network, a zone, a control plane. The domain "" is all of them; a namespace is one as well.
+// Meltdown has the failure domains in which so many nodes are not well that the cause is not the machines, but a
+// network, a zone or a control plane. The domain "" has all machines. A namespace is a failure domain too.
 type Meltdown map[string]Share
 
-// Melt returns where the share of nodes that are not Ready is more than threshold percent. Only machines that were
-// nodes already, and are neither on their way out nor about to lose their instance as announced, are counted.
+// DetectMeltdown returns the failure domains in which more than threshold percent of the nodes are not Ready. Only
+// machines that have become nodes count. Machines that are being deleted or are about to lose their instance as
+// announced do not count.
 //
-// A namespace counts by itself where there are several. If without the namespaces that melt the others do not, it is
-// those namespaces' own trouble: nobody can stop the remediation of others by machines that fail.
-func Melt(subjects []Subject, threshold int) Meltdown {
+// If there are several namespaces, each one is a failure domain. If the machines outside of the namespaces in a
+// meltdown are well, the meltdown is limited to those namespaces. Otherwise a user could stop the remediation in other
+// namespaces with machines that fail.
+func DetectMeltdown(subjects []Subject, threshold int) Meltdown {
 	all, byNamespace := Meltdown{}, map[string]Meltdown{}
 	for i := range subjects {
 		m := subjects[i].Machine
@@ -57,11 +59,11 @@ func Melt(subjects []Subject, threshold int) Meltdown {
 			}
 		}
 	}
-	rest, melting := maps.Clone(all), Meltdown{}
+	rest, inMeltdown := maps.Clone(all), Meltdown{}
 	if len(byNamespace) > 1 {
 		for namespace, own := range byNamespace {
-			if s := own[everywhere]; s.Machines >= leastForMeltdown && s.over(threshold) {
-				melting[domainOfNamespace(namespace)] = s
+			if s := own[everywhere]; s.Machines >= minMeltdownMachines && s.over(threshold) {
+				inMeltdown[domainOfNamespace(namespace)] = s
 				for domain, s := range own {
 					rest[domain] = rest[domain].plus(-s.Machines, -s.Unwell)
 				}
@@ -70,10 +72,10 @@ func Melt(subjects []Subject, threshold int) Meltdown {
 	}
 	maps.DeleteFunc(all, func(domain string, s Share) bool {
 		others := rest[domain]
-		return s.Machines < leastForMeltdown || !s.over(threshold) || others.Machines > 0 && !others.over(threshold)
+		return s.Machines < minMeltdownMachines || !s.over(threshold) || others.Machines > 0 && !others.over(threshold)
 	})
 	if _, everything := all[everywhere]; !everything {
-		maps.Copy(all, melting)
+		maps.Copy(all, inMeltdown)
 	}
 	return all
 }
@@ -84,28 +86,29 @@ func (s Share) plus(machines, unwell int) Share {
 
 func (s Share) over(threshold int) bool { return s.Unwell*100 > threshold*s.Machines }
 
-// domainOfNamespace is the failure domain of a namespace. No region or zone is called so: their names have no blanks.
+// domainOfNamespace returns the failure domain of a namespace. It contains a space, so it is never equal to a region or
+// zone.
 func domainOfNamespace(namespace string) string { return "namespace " + namespace }
 
-// domains are the failure domains that a machine is in, beside all of them.
+// domains returns the failure domains of a machine, except everywhere.
 func (s Subject) domains() []string {
 	return []string{s.Domain, domainOfNamespace(s.Machine.Namespace)}
 }
 
-// In reports whether one of the failure domains melts, or all of them do.
+// In reports whether one of the failure domains, or everything, is in a meltdown.
 func (d Meltdown) In(domains ...string) bool {
-	_, melts := d[everywhere]
+	_, affected := d[everywhere]
 	for _, domain := range domains {
 		_, there := d[domain]
-		melts = melts || there
+		affected = affected || there
 	}
-	return melts
+	return affected
 }
 
-// Describe says for people what melts among the domains for which touched says true.
+// Describe describes the meltdown for users. It includes the domains for which touched returns true.
 func (d Meltdown) Describe(touched func(domain string) bool) string {
 	if s, all := d[everywhere]; all {
-		return fmt.Sprintf("The nodes of %d of %d running machines are not well. No machine is remediated until most of them are.", s.Unwell, s.Machines)
+		return fmt.Sprintf("The nodes of %d of %d running machines are not well. No machine is remediated until more of them are well.", s.Unwell, s.Machines)
 	}
 	var parts []string
 	for _, domain := range slices.Sorted(maps.Keys(d)) {
@@ -113,10 +116,10 @@ func (d Meltdown) Describe(touched func(domain string) bool) string {
 			parts = append(parts, fmt.Sprintf("%d of %d in %s", d[domain].Unwell, d[domain].Machines, domain))
 		}
 	}
-	return fmt.Sprintf("The nodes of many running machines are not well: %s. No machine is remediated there until most of them are.", strings.Join(parts, ", "))
+	return fmt.Sprintf("The nodes of many running machines are not well: %s. No machine is remediated there until more of them are well.", strings.Join(parts, ", "))
 }
 
-// domainOf returns the failure domain of a machine, "" where nobody knows it.
+// domainOf returns the failure domain of a machine. It is empty if it is unknown.
 func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 	region, zone := "", ""
 	if i := m.Status.Instance; i != nil {
@@ -134,38 +137,40 @@ func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 	return region + "/" + zone
 }
 
-// Clocks are from when on clocks count, in each failure domain.
+// Clocks are the moments from which timeouts count, for all failure domains.
 type Clocks struct {
-	// Stable is since when this process leads and can reach both clusters.
+	// Stable is since when this process leads and reaches both clusters.
 	Stable time.Time
-	// Thawed is when the last outage that this process has seen was over; Stable where it is not known whether there was
-	// one.
-	Thawed time.Time
-	// Recovered is when domains ended to melt.
+	// OutageEnded is when the last outage that this process has seen ended. If it is unknown whether there was one, it
+	// equals Stable.
+	OutageEnded time.Time
+	// Recovered is when meltdowns ended, by failure domain.
 	Recovered map[string]time.Time
-	// Observed are when this process observed what is wrong; nil goes by the times of the conditions.
+	// Observed are the times at which this process observed problems. If it is nil, the transition times of conditions are
+	// used.
 	Observed *Observations
 }
 
-// Clock is from when on the clocks of a machine count.
+// Clock has the moments from which the timeouts of one machine count.
 type Clock struct {
-	// Since is from when on they count for a process that goes by what it has seen itself.
+	// Since is from when on problems that this process has observed count.
 	Since time.Time
-	// Certain is the end of what this process has seen that stops clocks. What was before that never counts.
-	Certain time.Time
-	// LeaderSince is since when this process sees everything.
+	// Earliest is the end of the last outage or meltdown that this process has seen. No timeout counts from before it.
+	Earliest time.Time
+	// LeaderSince is since when this process leads.
 	LeaderSince time.Time
-	// Observed are when this process observed what is wrong; nil goes by the times of the conditions.
+	// Observed are the times at which this process observed problems. If it is nil, the transition times of conditions are
+	// used.
 	Observed *Observations
 }
 
-// In returns from when on clocks count for what is in all of the domains.
+// In returns the clock of a machine that is in all of the domains.
 func (c Clocks) In(domains ...string) Clock {
-	clock := Clock{Since: c.Stable, Certain: latest(c.Thawed, c.Recovered[everywhere]), LeaderSince: c.Stable,
+	clock := Clock{Since: c.Stable, Earliest: latest(c.OutageEnded, c.Recovered[everywhere]), LeaderSince: c.Stable,
 		Observed: c.Observed}
 	for _, d := range domains {
-		clock.Certain = latest(clock.Certain, c.Recovered[d])
+		clock.Earliest = latest(clock.Earliest, c.Recovered[d])
 	}
-	clock.Since = latest(clock.Since, clock.Certain)
+	clock.Since = latest(clock.Since, clock.Earliest)
 	return clock
 }

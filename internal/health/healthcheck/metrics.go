@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// Results of a remediation.
+// Values of the label result.
 const (
 	resultRequested = "requested"
 	resultWithdrawn = "withdrawn"
@@ -23,34 +23,33 @@ const (
 	resultReplaced  = "replaced"
 )
 
-// Metrics of the controller. A nil *Metrics counts nothing.
+// Metrics are the metrics of the controller. A nil *Metrics does nothing.
 type Metrics struct {
 	remediations *prometheus.CounterVec
 	frozen       *prometheus.GaugeVec
 	checks       *objectmetrics.Collector
-	// unselected has the machines that no check selects by namespace, as of the last pass. The pass matches every machine
-	// with every selector anyway.
+	// unselected is the number of machines that no check selects, by namespace, as of the last pass.
 	unselected atomic.Pointer[map[string]int]
 }
 
-// NewMetrics registers the metrics of the controller. What checks report is read in the cache whenever it is asked for.
+// NewMetrics registers the metrics of the controller. The values of checks are read from the cache at each scrape.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	m := &Metrics{remediations: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "machinist_remediations_total",
-		Help: "Steps of the remediation of machines, by the policy that asks or the failure of the machine, and the result: requested (marked as unhealthy), withdrawn (the mark was taken back), held (not to be replaced, as too many in a row were), replaced (deleted by the set in order to be replaced).",
+		Help: "Steps of the remediation of machines, by the policy that requests it or the failure of the machine, and by result: requested (the machine was marked), withdrawn (the mark was removed), held (the machine is not replaced because too many in a row were), replaced (its set deleted the machine to replace it).",
 	}, []string{"reason", "result"})}
 	m.checks = m.checksOf(cache)
 	if err := errors.Join(registerer.Register(m.remediations), registerer.Register(m.checks)); err != nil {
 		return nil, fmt.Errorf("register the metrics of health checks: %w", err)
 	}
-	// The first one counts as an increase only if there was a zero before it.
+	// A counter must start at zero, or else the first event does not count as an increase.
 	m.remediations.WithLabelValues(v1beta1.ReasonRetriesExhausted, resultExhausted)
 	var err error
 	m.frozen, err = reachability.FrozenMetric(registerer)
 	return m, err
 }
 
-// checksOf returns the metrics of all health checks of the cache.
+// checksOf returns the metrics of all health checks in the cache.
 func (m *Metrics) checksOf(cache client.Reader) *objectmetrics.Collector {
 	machines := prometheus.NewDesc("machinist_health_check_machines",
 		"Machines that a MachineHealthCheck (namespace/name) reports in its status, by state: selected, healthy, unhealthy (at most 100 are reported).",
@@ -59,7 +58,7 @@ func (m *Metrics) checksOf(cache client.Reader) *objectmetrics.Collector {
 		"1 while the condition RemediationAllowed of a MachineHealthCheck (namespace/name) is False, else 0.",
 		[]string{"check"}, nil)
 	unselected := prometheus.NewDesc("machinist_machines_without_health_check",
-		"Machines of a namespace that no MachineHealthCheck selects: the built-in policy is for them.",
+		"Machines of a namespace that no MachineHealthCheck selects. The built-in policy applies to them.",
 		[]string{"machine_namespace"}, nil)
 	return objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		if byNamespace := m.unselected.Load(); byNamespace != nil {
@@ -87,15 +86,15 @@ func (m *Metrics) checksOf(cache client.Reader) *objectmetrics.Collector {
 	}, machines, circuit, unselected)
 }
 
-// lead reports that this process judges machines.
+// lead reports that this process leads, so that it exports the metrics of checks.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.checks.Lead()
 	}
 }
 
-// grouped records how many machines each group has.
-func (m *Metrics) grouped(groups []group) {
+// setUnselected sets the number of machines that no check selects.
+func (m *Metrics) setUnselected(groups []group) {
 	if m == nil {
 		return
 	}
@@ -108,7 +107,7 @@ func (m *Metrics) grouped(groups []group) {
 	m.unselected.Store(&unselected)
 }
 
-// Replaced counts a machine that its set deleted in order to replace it.
+// Replaced counts a machine that its set deleted to replace it.
 func (m *Metrics) Replaced(reason string) { m.count(reason, resultReplaced) }
 
 func (m *Metrics) count(reason, result string) {
@@ -117,8 +116,8 @@ func (m *Metrics) count(reason, result string) {
 	}
 }
 
-// melts tells in how many failure domains remediation is stopped.
-func (m *Metrics) melts(d Meltdown) {
+// setMeltdown sets the number of failure domains in which remediation is stopped.
+func (m *Metrics) setMeltdown(d Meltdown) {
 	if m != nil {
 		m.frozen.WithLabelValues(v1beta1.ReasonMeltdown).Set(float64(len(d)))
 	}

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestWhatChecksReportIsExportedUntilTheyAreGone(t *testing.T) {
+func TestMetricsOfChecksAreExportedUntilTheyAreDeleted(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestWhatChecksReportIsExportedUntilTheyAreGone(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want(circuits, "") // Another process may be the one that leads.
+	want(circuits, "") // This process does not lead yet.
 	metrics.lead()
 	const circuitsOf = `
 # HELP machinist_health_check_short_circuited 1 while the condition RemediationAllowed of a MachineHealthCheck (namespace/name) is False, else 0.
@@ -74,7 +74,7 @@ machinist_health_check_machines{check="ns/stopped",state="unhealthy"} 2
 	(*Metrics)(nil).lead()
 }
 
-func TestMachinesWithoutACheckAreCountedByNamespace(t *testing.T) {
+func TestMachinesWithoutCheckAreCountedByNamespace(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -87,13 +87,13 @@ func TestMachinesWithoutACheckAreCountedByNamespace(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(metrics.remediations.WithLabelValues(v1beta1.ReasonRetriesExhausted,
 		resultExhausted)); n != 0 || testutil.CollectAndCount(metrics.remediations) != 1 {
-		t.Errorf("%v machines are held, want a series with 0 from the start", n)
+		t.Errorf("the series of held machines is %v, want 0 from the start", n)
 	}
 	want := func(text string) {
 		t.Helper()
 		if text != "" {
 			text = `
-# HELP machinist_machines_without_health_check Machines of a namespace that no MachineHealthCheck selects: the built-in policy is for them.
+# HELP machinist_machines_without_health_check Machines of a namespace that no MachineHealthCheck selects. The built-in policy applies to them.
 # TYPE machinist_machines_without_health_check gauge
 ` + text
 		}
@@ -104,12 +104,12 @@ func TestMachinesWithoutACheckAreCountedByNamespace(t *testing.T) {
 	}
 	checked := group{check: &v1beta1.MachineHealthCheck{}, namespace: "a", subjects: make([]Subject, 9)}
 	metrics.lead()
-	want("") // No pass was made yet.
-	metrics.grouped([]group{checked, {namespace: "a", subjects: make([]Subject, 2)}, {namespace: "b"}})
+	want("") // There was no pass yet.
+	metrics.setUnselected([]group{checked, {namespace: "a", subjects: make([]Subject, 2)}, {namespace: "b"}})
 	want(`
 machinist_machines_without_health_check{machine_namespace="a"} 2
 `)
-	metrics.grouped([]group{checked})
+	metrics.setUnselected([]group{checked})
 	want("")
-	(*Metrics)(nil).grouped([]group{checked})
+	(*Metrics)(nil).setUnselected([]group{checked})
 }

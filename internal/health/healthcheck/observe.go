@@ -21,8 +21,9 @@ import (
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
-// Nothing here waits for this process's own writes, since with many machines some write of a set is always under way:
-// what is decided on is read live before it is done, and what was done already is not done again.
+// No read here waits until the cache has this process's own writes, because with many machines there is always a write
+// in progress. Instead, each machine is read at the API server before it is marked, and a mark that exists already is
+// not written again.
 
 func (p *pass) readChecks(ctx context.Context) error {
 	list := &v1beta1.MachineHealthCheckList{}
@@ -43,14 +44,14 @@ func (p *pass) readChecks(ctx context.Context) error {
 	return nil
 }
 
-// observe gathers all machines with their Nodes.
-func (p *pass) observe(ctx context.Context) error {
+// readMachines reads all machines with their Nodes.
+func (p *pass) readMachines(ctx context.Context) error {
 	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
 		client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
 	}
-	p.state.keepSize(len(machines))
+	p.state.setMachineCount(len(machines))
 	p.subjects = make([]Subject, 0, len(machines))
 	p.sets = map[types.UID][]*v1beta1.Machine{}
 	for _, m := range machines {
@@ -59,8 +60,8 @@ func (p *pass) observe(ctx context.Context) error {
 			return err
 		}
 		s.Domain = domainOf(m, s.Node)
-		if row, _, ok := rowOf(m); ok {
-			s.Row, s.RowEndsIn = row, confirmed(m, p.now)
+		if retries, _, ok := retriesOf(m); ok {
+			s.Retries, s.RetriesResetIn = retries, untilRetriesReset(m, p.now)
 		}
 		p.subjects = append(p.subjects, s)
 		if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
@@ -70,12 +71,12 @@ func (p *pass) observe(ctx context.Context) error {
 	return nil
 }
 
-// anyNode tells the kind of what is read.
+// anyNode has the type of the objects that cachedNode reads.
 var anyNode = &corev1.Node{}
 
-// cachedNode returns the Node that a machine refers to, nil where that is gone or there is none. Others have it too,
-// and it must not be changed. Each is read by its name: the cluster may have any number of Nodes that are no
-// machine's.
+// cachedNode returns the Node that a machine refers to, or nil if the machine has none or the Node does not exist. The
+// Node is shared with the cache and must not be changed. Nodes are read by name because the cluster may have any number
+// of Nodes that belong to no machine.
 func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, error) {
 	if p.Nodes == nil || m.Status.NodeRef == nil {
 		return nil, nil
@@ -87,37 +88,37 @@ func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node
 	return node, nil
 }
 
-// followMeltdown finds out where it melts, and tells.
-func (p *pass) followMeltdown(ctx context.Context) Meltdown {
-	d := Melt(p.subjects, p.MeltdownThreshold)
-	p.Metrics.melts(d)
-	began, ended := p.state.followMeltdown(p.now, d)
+// trackMeltdown detects meltdowns, and logs when they begin and end.
+func (p *pass) trackMeltdown(ctx context.Context) Meltdown {
+	d := DetectMeltdown(p.subjects, p.MeltdownThreshold)
+	p.Metrics.setMeltdown(d)
+	began, ended := p.state.trackMeltdown(p.now, d)
 	log := logf.FromContext(ctx)
 	if len(began) > 0 {
-		log.Info("Remediation stops", "cause", d.Describe(func(string) bool { return true }), "domains", began)
+		log.Info("Meltdown began: remediation stops", "cause", d.Describe(func(string) bool { return true }), "domains", began)
 	}
 	if len(ended) > 0 {
-		log.Info("Nodes are well again: their clocks start anew", "domains", ended)
+		log.Info("Meltdown ended: health timeouts start again", "domains", ended)
 	}
 	return d
 }
 
-// group is the machines of one policy.
+// group has the machines of one policy.
 type group struct {
 	policy   Policy
 	subjects []Subject
 	// check is nil for the built-in policy.
 	check     *v1beta1.MachineHealthCheck
 	namespace string
-	// unusable says why the check selects nothing.
+	// unusable is why the check selects nothing.
 	unusable Reason
 }
 
-// groups returns the machines of every check, and of the built-in policy in every namespace that has any or had a
-// rejection.
+// groups returns a group for each check, and one with the built-in policy for each namespace that has other machines or
+// had a restriction.
 func (p *pass) groups() []group {
 	var checks []group
-	selectors := map[string][]int{} // by namespace: which of checks
+	selectors := map[string][]int{} // the indexes of checks by namespace
 	var usable []labels.Selector
 	for i := range p.checks {
 		c := &p.checks[i]
@@ -138,7 +139,7 @@ func (p *pass) groups() []group {
 	}
 	for _, s := range p.subjects {
 		m := s.Machine
-		if !judged(m) {
+		if !evaluable(m) {
 			continue
 		}
 		selected := false
@@ -164,8 +165,8 @@ func (p *pass) groups() []group {
 	return checks
 }
 
-// freeze finds out of unhealthy machines whether their owners are frozen.
-func (p *pass) freeze(ctx context.Context, g group, s Situation) {
+// checkOwners finds out for each unhealthy machine whether its owner is frozen.
+func (p *pass) checkOwners(ctx context.Context, g group, s Situation) {
 	for i := range g.subjects {
 		subject := &g.subjects[i]
 		if Evaluate(g.policy, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.domains()...)).Health == Unhealthy {
@@ -174,11 +175,10 @@ func (p *pass) freeze(ctx context.Context, g group, s Situation) {
 	}
 }
 
-// ownerPoll is how soon the owner of an unhealthy machine is read again that could not be read.
+// ownerPoll is when to read the owner of an unhealthy machine again after an error.
 const ownerPoll = 10 * time.Second
 
-// ownerFrozen reports whether the set that owns the machine is frozen. A set that is not there does not hold anything
-// up.
+// ownerFrozen reports whether the set that owns the machine is frozen. A set that does not exist is not frozen.
 func (p *pass) ownerFrozen(ctx context.Context, m *v1beta1.Machine) bool {
 	owner := metav1.GetControllerOf(m)
 	if owner == nil || owner.Kind != "MachineSet" {
@@ -191,7 +191,7 @@ func (p *pass) ownerFrozen(ctx context.Context, m *v1beta1.Machine) bool {
 		err := p.Client.Get(ctx, key, set)
 		unknown := err != nil && !apierrors.IsNotFound(err)
 		if unknown {
-			p.requeueIn(ownerPoll) // It counts as frozen, and no event says when it can be read.
+			p.requeueIn(ownerPoll) // The set counts as frozen until then. No event reports when it can be read.
 		}
 		frozen = err == nil && has(set.Labels, v1beta1.LabelFreeze) || unknown
 		p.frozenSets[key] = frozen

@@ -8,33 +8,32 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// Signal is something that is wrong with a machine, or that excuses it. It begins anew whenever any of its fields
-// changes.
+// Signal is a symptom or an excuse of a machine. It is another Signal if any of its fields changes.
 type Signal struct {
-	// UID of the Machine or of the Node that shows it, with the Type of a condition there and its Status.
+	// UID is the UID of the Machine or Node. Type and Status are those of its condition.
 	UID          types.UID
 	Type, Status string
-	// Began is when, by the clock of whoever wrote it down.
+	// Began is when it began, by the clock of its writer.
 	Began time.Time
 }
 
-// key is a Signal that can be compared: equal times may differ in their location.
-type key struct {
+// signalKey is a Signal as a map key. Equal times may have different locations, so a Signal itself cannot be compared.
+type signalKey struct {
 	uid          types.UID
 	kind, status string
 	began        int64
 }
 
-func (s Signal) key() key { return key{s.UID, s.Type, s.Status, s.Began.UnixNano()} }
+func (s Signal) key() signalKey { return signalKey{s.UID, s.Type, s.Status, s.Began.UnixNano()} }
 
-// Observations are when this process observed signals for the first time, by its own clock.
+// Observations are the times at which this process first observed signals, by its own clock.
 type Observations struct {
-	// before are those of earlier passes, now those of this one.
-	before, now map[key]time.Time
+	// before are the observations of the last pass, now those of this pass.
+	before, now map[signalKey]time.Time
 }
 
-// since returns when a signal was first observed, which is now for a new one. A time that is ahead of now is one from
-// before the host's clock was set back: the signal begins now.
+// since returns when a signal was first observed. For a new signal that is now. A stored time after now means that the
+// clock of the host was set back. The signal then begins now.
 func (o *Observations) since(s Signal, now time.Time) time.Time {
 	if at, known := o.now[s.key()]; known {
 		return at
@@ -47,20 +46,19 @@ func (o *Observations) since(s Signal, now time.Time) time.Time {
 	return at
 }
 
-// newPass returns the Observations of the next pass. They have what this one saw, and no more.
+// newPass returns the Observations for the next pass. It forgets signals that this pass did not observe.
 func (o *Observations) newPass() *Observations {
 	if o == nil {
-		return &Observations{now: map[key]time.Time{}}
+		return &Observations{now: map[signalKey]time.Time{}}
 	}
-	return &Observations{before: o.now, now: make(map[key]time.Time, len(o.now))}
+	return &Observations{before: o.now, now: make(map[signalKey]time.Time, len(o.now))}
 }
 
-// clockDifference is by how much the clock of whoever wrote a time down may differ from ours. Where all that is known
-// of a signal is such a time, it counts only as far as that leaves no uncertainty.
+// clockDifference is how much the clock of another host may differ from the clock of this process.
 const clockDifference = 15 * time.Minute
 
-// left is how much of a timeout is left to a signal, zero or less if nothing is. Without Observations the signal
-// counts from when it is said to have begun; if that is in the future, by whatever clock, it begins now.
+// left returns how much of a timeout remains for a signal. It is zero or less if the timeout has passed. Without
+// Observations, the timeout counts from Began, or from now if Began is in the future.
 func (c Clock) left(timeout time.Duration, signal Signal, now time.Time) time.Duration {
 	observed := signal.Began
 	if c.Observed != nil {
@@ -70,7 +68,7 @@ func (c Clock) left(timeout time.Duration, signal Signal, now time.Time) time.Du
 	if counted.After(now) {
 		counted = now
 	}
-	return reachability.TimeLeft(timeout, latest(signal.Began.Add(clockDifference), c.Certain), counted,
+	return reachability.TimeLeft(timeout, latest(signal.Began.Add(clockDifference), c.Earliest), counted,
 		c.LeaderSince, now)
 }
 

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// impatient is a policy with a timeout of a minute, far less than clocks differ here.
+// impatient is a policy with a timeout of a minute, which is less than the differences between the clocks in these
+// tests.
 func impatient() Policy {
 	return policy(func(p *Policy) {
 		p.Startup = time.Minute
@@ -19,8 +20,8 @@ func impatient() Policy {
 	})
 }
 
-// troubles are what is wrong since minute 30 by the clock of whoever wrote it down.
-func troubles() map[string]Subject {
+// problems are machines with a problem since minute 30, by the clock of its writer.
+func problems() map[string]Subject {
 	return map[string]Subject{
 		"silent":     running("silent", silent(30)),
 		"not Ready":  running("unready", node(corev1.NodeReady, corev1.ConditionFalse, 30)),
@@ -29,24 +30,24 @@ func troubles() map[string]Subject {
 	}
 }
 
-// Rule health-clock-is-own, I6.
-func TestTimeoutsAreByThisProcessesOwnClock(t *testing.T) {
-	for name, subject := range troubles() {
+// Rule: health-clock-is-own, invariant I6.
+func TestTimeoutsUseTheOwnClock(t *testing.T) {
+	for name, subject := range problems() {
 		for _, skew := range []float64{-10, 0, 10} {
 			t.Run(fmt.Sprintf("%s, %+v minutes", name, skew), func(t *testing.T) {
 				var seen *Observations
-				judge := func(truth float64, s Subject) Evaluation {
+				evaluate := func(truth float64, s Subject) Evaluation {
 					seen = seen.newPass()
 					leads := minutes(5 + skew)
 					return Evaluate(impatient(), s.Machine, s.Node, minutes(truth+skew),
-						Clocks{Stable: leads, Thawed: leads, Observed: seen}.In(""))
+						Clocks{Stable: leads, OutageEnded: leads, Observed: seen}.In(""))
 				}
 				for _, truth := range []float64{30, 30.5, 30.99} {
-					if v := judge(truth, subject); v.Health != Unknown || v.RecheckAfter <= 0 || v.RecheckAfter > time.Minute {
-						t.Fatalf("minute %v: %+v, want unknown for what is left of the minute", truth, v)
+					if v := evaluate(truth, subject); v.Health != Unknown || v.RecheckAfter <= 0 || v.RecheckAfter > time.Minute {
+						t.Fatalf("minute %v: %+v, want unknown for the rest of the minute", truth, v)
 					}
 				}
-				if v := judge(31, subject); v.Health != Unhealthy {
+				if v := evaluate(31, subject); v.Health != Unhealthy {
 					t.Fatalf("after a minute: %+v, want unhealthy", v)
 				}
 				if len(seen.before) > 1 || len(seen.now) > 1 {
@@ -57,16 +58,16 @@ func TestTimeoutsAreByThisProcessesOwnClock(t *testing.T) {
 	}
 }
 
-// Processes that never last for a whole timeout replace what is broken in the end, and nothing before it is.
+// Leaders that never last for a whole timeout finally find a problem, and none before its timeout.
 //
 // Rules: health-clock-bounded-over-leaders, health-clock-is-own.
-func TestProcessesThatDoNotLastReplaceWhatIsBrokenAllTheSame(t *testing.T) {
-	for name, subject := range troubles() {
+func TestShortLivedLeadersFindProblems(t *testing.T) {
+	for name, subject := range problems() {
 		for _, skew := range []float64{-10, 10} {
 			t.Run(fmt.Sprintf("%s, %+v minutes", name, skew), func(t *testing.T) {
 				found := -1.0
 				for truth := 30.0; truth < 80; truth += 0.5 {
-					leads := minutes(truth + skew - 0.25) // For a tenth of a timeout at least.
+					leads := minutes(truth + skew - 0.25) // The process has led for at least a tenth of the timeout.
 					v := Evaluate(impatient(), subject.Machine, subject.Node, minutes(truth+skew),
 						Clocks{Stable: leads, Observed: (*Observations)(nil).newPass()}.In(""))
 					if v.Health == Unhealthy {
@@ -75,7 +76,7 @@ func TestProcessesThatDoNotLastReplaceWhatIsBrokenAllTheSame(t *testing.T) {
 					}
 				}
 				if found < 3 || found > 3+15+10 {
-					t.Errorf("unhealthy after %v minutes, want between three timeouts and a quarter of an hour more by a clock that differs by 10 minutes", found)
+					t.Errorf("unhealthy after %v minutes, want between 3 (three timeouts) and 28 (15 minutes more by a clock that differs by 10)", found)
 				}
 			})
 		}
@@ -83,7 +84,7 @@ func TestProcessesThatDoNotLastReplaceWhatIsBrokenAllTheSame(t *testing.T) {
 }
 
 // Rule: health-clock-is-own.
-func TestASignalThatChangesBeginsAnew(t *testing.T) {
+func TestChangedSignalBeginsAgain(t *testing.T) {
 	s := Signal{UID: "node", Type: "Ready", Status: "Unknown", Began: minutes(1)}
 	seen := (*Observations)(nil).newPass()
 	seen.since(s, minutes(10))
@@ -104,6 +105,6 @@ func TestASignalThatChangesBeginsAnew(t *testing.T) {
 		t.Errorf("the same time in another zone was observed at %s", at)
 	}
 	if at := seen.newPass().since(s, minutes(9)); !at.Equal(minutes(9)) {
-		t.Errorf("on a clock that was set back the signal was observed at %s", at)
+		t.Errorf("after the clock was set back, the signal was observed at %s", at)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// cached is a cache with three machines, their Nodes and those of others, which hands its objects out without a copy.
+// cached is a cache with three machines, their Nodes and other Nodes. It returns its objects without a copy.
 type cached struct {
 	client.Client
 	machines []any
@@ -43,7 +43,7 @@ func newCached(others int) *cached {
 	return c
 }
 
-// Shared implements what package index asks of a cache.
+// Shared implements the interface that package index requires of a cache.
 func (c *cached) Shared(_ context.Context, list client.ObjectList, options ...client.ListOption) ([]any, error) {
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	if _, ok := list.(*corev1.NodeList); ok {
@@ -72,7 +72,7 @@ func (c *cached) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 func (c *cached) Get(_ context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 	if asked := (&client.GetOptions{}).ApplyOptions(options); asked.UnsafeDisableDeepCopy == nil ||
 		!*asked.UnsafeDisableDeepCopy {
-		return fmt.Errorf("a copy of %T %s is asked for", o, key)
+		return fmt.Errorf("a copy of %T %s was requested", o, key)
 	}
 	node, known := c.nodes[key.Name]
 	if !known {
@@ -82,7 +82,7 @@ func (c *cached) Get(_ context.Context, key client.ObjectKey, o client.Object, o
 	return nil
 }
 
-// checking returns a Reconciler of three machines in a cluster with Nodes of others.
+// checking returns a Reconciler of three machines in a cluster that also has other Nodes.
 func checking(others int) *Reconciler {
 	c := newCached(others)
 	return New(Options{Client: c, Nodes: &Nodes{Cached: c, Live: c}, BuiltIn: policy(),
@@ -95,10 +95,10 @@ func passOf(t testing.TB, r *Reconciler) {
 	}
 }
 
-// What a pass costs depends on the machines, and not on the Nodes of others.
+// The cost of a pass depends on the number of machines, and not on the number of other Nodes.
 //
 // Rule: health-cost-by-machines.
-func TestOtherNodesCostAPassNothing(t *testing.T) {
+func TestOtherNodesDoNotSlowDownPasses(t *testing.T) {
 	bytes := func(others int) int64 {
 		r := checking(others)
 		return testing.Benchmark(func(b *testing.B) {
@@ -109,14 +109,14 @@ func TestOtherNodesCostAPassNothing(t *testing.T) {
 		}).AllocedBytesPerOp()
 	}
 	alone, among := bytes(0), bytes(20_000)
-	t.Logf("a pass over 3 machines allocates %d bytes, and %d among 20,000 Nodes of others", alone, among)
+	t.Logf("a pass over 3 machines allocates %d bytes, and %d with 20,000 other Nodes", alone, among)
 	if float64(among) > 1.1*float64(alone) {
-		t.Errorf("a pass allocates %.1f times as much among 20,000 Nodes of others", float64(among)/float64(alone))
+		t.Errorf("a pass allocates %.1f times as much with 20,000 other Nodes", float64(among)/float64(alone))
 	}
 }
 
 // Rule: health-cost-by-machines.
-func TestOtherNodesAskForNoPass(t *testing.T) {
+func TestOtherNodesDoNotTriggerPasses(t *testing.T) {
 	r := checking(100)
 	nodes := r.Wiring().Watches[3]
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -130,7 +130,7 @@ func TestOtherNodesAskForNoPass(t *testing.T) {
 		} {
 			report()
 			if got := q.Len(); got != want {
-				t.Errorf("%s: %d passes asked for, want %d", name, got, want)
+				t.Errorf("%s: %d passes were triggered, want %d", name, got, want)
 			}
 			for q.Len() > 0 {
 				item, _ := q.Get()

@@ -14,27 +14,28 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DefaultTimeout is how long a node may be in trouble where nothing else is said.
+// DefaultTimeout is the default of --health-timeout.
 const DefaultTimeout = 10 * time.Minute
 
-// Policy says when machines are unhealthy and what is done then.
+// Policy defines when machines are unhealthy and how they are remediated.
 type Policy struct {
-	// Reason is what RemediationRequested says of it, and Name what its message calls it.
+	// Reason is the reason of RemediationRequested. Name is the name of the policy in its message.
 	Reason, Name string
-	// Conditions of a node that make it unhealthy.
+	// Conditions are the Node conditions that make a machine unhealthy.
 	Conditions []v1beta1.UnhealthyNodeCondition
-	// Startup is how long a machine may be without a Node; zero leaves that to its own timeouts.creation.
+	// Startup is how long a machine may be without a Node. If it is zero, only the timeouts.creation of the machine
+	// applies.
 	Startup time.Duration
-	// MaxUnhealthy is how many of the machines may be unhealthy for any to be remediated.
+	// MaxUnhealthy is the number or percentage of unhealthy machines above which none is remediated.
 	MaxUnhealthy intstr.IntOrString
-	// Type of remediation.
+	// Type is the type of remediation.
 	Type v1beta1.RemediationType
-	// MaxRetries bounds how often in a row a replacement is replaced; nil is without limit.
+	// MaxRetries is how often in a row a replacement may be replaced. Nil means without limit.
 	MaxRetries *int32
 }
 
-// PolicyOf returns what a check says. What it leaves out, or what cannot be used although the API admitted it, has its
-// default.
+// PolicyOf returns the policy of a MachineHealthCheck. Fields that are empty have their defaults, and so do values that
+// are invalid although the API admitted them.
 func PolicyOf(c *v1beta1.MachineHealthCheck) Policy {
 	p := Policy{
 		Reason: v1beta1.ReasonMachineHealthCheck, Name: "MachineHealthCheck " + c.Name,
@@ -52,8 +53,8 @@ func PolicyOf(c *v1beta1.MachineHealthCheck) Policy {
 	return p
 }
 
-// limit resolves MaxUnhealthy for a number of machines: a percentage is rounded down, and it is at least 1 unless it is
-// written 0.
+// limit returns MaxUnhealthy for a number of machines. A percentage is rounded down. The limit is at least 1, unless
+// MaxUnhealthy is 0 or 0%.
 func (p Policy) limit(machines int) int {
 	value := p.MaxUnhealthy
 	n, err := intstr.GetScaledValueFromIntOrPercent(&value, machines, false)
@@ -67,32 +68,32 @@ func (p Policy) limit(machines int) int {
 	return n
 }
 
-// BuiltIn are the flags of the policy for machines that no check selects, and of what concerns all machines.
+// BuiltIn has the flags of the policy for machines that no MachineHealthCheck selects, and of the meltdown threshold.
 type BuiltIn struct {
-	// Timeout is how long a node may be in trouble.
+	// Timeout is how long a Node may be not Ready or have one of NodeConditions.
 	Timeout time.Duration
-	// NodeConditions are those that are trouble while they are True.
+	// NodeConditions are the Node conditions that make a machine unhealthy while they are True.
 	NodeConditions []string
-	// MaxUnhealthy is how many machines of a namespace may be unhealthy, a number or a percentage.
+	// MaxUnhealthy is the number or percentage of the machines of a namespace that may be unhealthy.
 	MaxUnhealthy string
-	// MeltdownThreshold is the percentage of nodes beyond which it is not machines that are broken.
+	// MeltdownThreshold is the percentage of nodes that are not well above which there is a meltdown.
 	MeltdownThreshold int
 }
 
 // AddFlags adds the flags with their defaults.
 func (b *BuiltIn) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&b.Timeout, "health-timeout", DefaultTimeout,
-		"how long a node may be not Ready, or have one of --health-node-conditions, until its machine is replaced, where no MachineHealthCheck selects the machine")
+		"how long a Node may be not Ready, or have one of --health-node-conditions, before its machine is replaced. Applies to machines that no MachineHealthCheck selects")
 	fs.StringSliceVar(&b.NodeConditions, "health-node-conditions", []string{"KernelDeadlock", "ReadonlyFilesystem",
 		"DiskPressure", "NetworkUnavailable"},
-		"conditions of nodes that are trouble while they are True, for machines that no MachineHealthCheck selects")
+		"Node conditions that make a machine unhealthy while they are True. Applies to machines that no MachineHealthCheck selects")
 	fs.StringVar(&b.MaxUnhealthy, "health-max-unhealthy", v1beta1.DefaultMaxUnhealthy,
-		"how many of the machines of a namespace that no MachineHealthCheck selects may be unhealthy, as a number or a percentage; with more of them no machine is replaced")
+		"number or percentage of the machines of a namespace that may be unhealthy. If more are unhealthy, none of them is replaced. Applies to machines that no MachineHealthCheck selects")
 	fs.IntVar(&b.MeltdownThreshold, "health-meltdown-threshold", DefaultMeltdownThreshold,
-		"percentage of running machines, over all, in one zone or in one namespace: if more than that are unhealthy, no machine is replaced there")
+		"percentage of the running machines of the fleet, of a zone or of a namespace. If more than that are unhealthy, no machine there is replaced")
 }
 
-// Policy returns what the flags say. Its error names those that cannot be used.
+// Policy returns the policy of the flags. Its error has a message for each invalid flag.
 func (b *BuiltIn) Policy() (Policy, error) {
 	p := Policy{
 		Reason: v1beta1.ReasonBuiltInPolicy, Name: "The built-in policy",
@@ -119,7 +120,7 @@ func (b *BuiltIn) Policy() (Policy, error) {
 		switch name = strings.TrimSpace(name); name {
 		case "":
 		case string(corev1.NodeReady):
-			errs = append(errs, errors.New("--health-node-conditions has Ready; True is no trouble there"))
+			errs = append(errs, errors.New("--health-node-conditions contains Ready, but a Node with Ready=True is healthy"))
 		default:
 			add(corev1.NodeConditionType(name), corev1.ConditionTrue)
 		}

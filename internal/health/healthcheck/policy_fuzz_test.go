@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// FuzzLimit (rule max-unhealthy-stops-remediation): whatever a check says, the limit is none only where that is what
-// it says, and a percentage of the schema lets through no more machines than there are.
+// FuzzLimit checks that the limit is 0 only if maxUnhealthy is 0 or 0%, and that 100% is the number of machines.
+//
+// Rule: max-unhealthy-stops-remediation.
 func FuzzLimit(f *testing.F) {
 	for _, seed := range []string{"0%", "0", "1%", "40%", "100%", "-1%", "many", "", "99999999999999999999%",
 		"9223372036854775807%"} {

@@ -12,7 +12,7 @@ import (
 )
 
 // Rule: health-policy-selection.
-func TestTheBuiltInPolicyIsWhatTheFlagsSay(t *testing.T) {
+func TestBuiltInPolicyFollowsFlags(t *testing.T) {
 	for _, tc := range []struct {
 		args string
 		want string // conditions, or an error
@@ -24,7 +24,7 @@ func TestTheBuiltInPolicyIsWhatTheFlagsSay(t *testing.T) {
 			false},
 		{"--health-node-conditions=", "Ready=Unknown:10m0s Ready=False:10m0s", false},
 		{"--health-timeout=0s", "--health-timeout is 0s", true},
-		{"--health-node-conditions=Ready", "--health-node-conditions has Ready", true},
+		{"--health-node-conditions=Ready", "--health-node-conditions contains Ready", true},
 		{"--health-max-unhealthy=some", `--health-max-unhealthy is "some"`, true},
 		{"--health-max-unhealthy=-1", `--health-max-unhealthy is "-1"`, true},
 		{"--health-meltdown-threshold=0", "--health-meltdown-threshold is 0", true},
@@ -61,7 +61,7 @@ func TestTheBuiltInPolicyIsWhatTheFlagsSay(t *testing.T) {
 	}
 }
 
-func TestWhatACheckLeavesOutHasItsDefault(t *testing.T) {
+func TestEmptyFieldsOfCheckHaveDefaults(t *testing.T) {
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "workers"}}
 	p := PolicyOf(c)
 	if p.Type != v1beta1.RemediationReplace || p.Reason != v1beta1.ReasonMachineHealthCheck || p.limit(10) != 4 ||

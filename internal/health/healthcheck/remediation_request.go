@@ -25,84 +25,84 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// fieldManager owns RemediationRequested. The rest of the status is the provider's.
+// fieldManager owns the condition RemediationRequested. The rest of the status belongs to the provider.
 const fieldManager = "machinist-healthcheck"
 
-// maxMessage is how long a message in the status may be.
+// maxMessage is the maximum length of a message in a status.
 const maxMessage = 4096
 
-// wanted is a wish with the policy that has it.
-type wanted struct {
-	Wish
+// desiredByPolicy is a desired condition with the policy that wants it.
+type desiredByPolicy struct {
+	DesiredCondition
 	policy Policy
 }
 
-// collect adds the wishes of one policy. Where several policies are for one machine, that a person asks comes first,
-// then that one of them says it is enough, then whatever the first wants.
-func collect(all map[types.UID]wanted, p Policy, wishes []Wish) {
-	rank := func(w Wish) int {
+// merge adds the desired conditions of one policy. If several policies apply to a machine, a request by a user comes
+// first, then a hold, then the first mark.
+func merge(all map[types.UID]desiredByPolicy, p Policy, desired []DesiredCondition) {
+	rank := func(w DesiredCondition) int {
 		switch {
 		case w.Forced:
 			return 2
-		case w.Restrict:
+		case w.Hold:
 			return 1
 		}
 		return 0
 	}
-	for _, w := range wishes {
+	for _, w := range desired {
 		uid := w.Subject.Machine.UID
-		if before, ok := all[uid]; !ok || rank(w) > rank(before.Wish) {
-			all[uid] = wanted{w, p}
+		if before, ok := all[uid]; !ok || rank(w) > rank(before.DesiredCondition) {
+			all[uid] = desiredByPolicy{w, p}
 		}
 	}
 }
 
-// mark makes RemediationRequested what is wished.
-func (p *pass) mark(ctx context.Context, wishes map[types.UID]wanted, s Situation) error {
+// updateMarks sets and removes the condition RemediationRequested as desired.
+func (p *pass) updateMarks(ctx context.Context, desired map[types.UID]desiredByPolicy, s Situation) error {
 	var errs []error
 	for _, subject := range p.subjects {
 		m := subject.Machine
 		c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
-		if _, wish := wishes[m.UID]; wish || c == nil || leftAlone(m) {
+		if _, wanted := desired[m.UID]; wanted || c == nil || readOnly(m) {
 			continue
 		}
-		if machinestate.Failed(m) && c.Status == metav1.ConditionTrue && judged(m) {
-			continue // It failed after it was marked, and will be replaced in any case.
+		if machinestate.Failed(m) && c.Status == metav1.ConditionTrue && evaluable(m) {
+			continue // The machine failed after it was marked, and is replaced with or without the mark.
 		}
 		errs = append(errs, p.withdraw(ctx, m))
 	}
-	pending := slices.SortedFunc(maps.Values(wishes), func(a, b wanted) int {
+	pending := slices.SortedFunc(maps.Values(desired), func(a, b desiredByPolicy) int {
 		x, y := a.Subject.Machine, b.Subject.Machine
 		return cmp.Or(y.CreationTimestamp.Compare(x.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace),
 			cmp.Compare(x.Name, y.Name))
 	})
 	done := 0
 	for _, w := range pending {
-		if fulfilled(w.Wish, w.Subject.Machine) {
+		if matches(w.DesiredCondition, w.Subject.Machine) {
 			continue
 		}
 		if done++; done > maxMarks {
 			p.requeueIn(time.Millisecond)
 			break
 		}
-		errs = append(errs, p.fulfil(ctx, w, s))
+		errs = append(errs, p.applyDesired(ctx, w, s))
 	}
 	return errors.Join(errs...)
 }
 
-// fulfilled reports whether the condition is as wished. What its message says in detail may have changed since.
-func fulfilled(w Wish, m *v1beta1.Machine) bool {
+// matches reports whether the machine has the desired condition. The details of the message may differ.
+func matches(w DesiredCondition, m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	return c != nil && (c.Status == metav1.ConditionTrue) == w.Mark && c.Reason == w.Reason.Reason
 }
 
-// fulfil gives a machine the condition, if it deserves it when it is checked where it is written.
-func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
+// applyDesired sets the condition of a machine, if the machine at the API server still requires it.
+func (p *pass) applyDesired(ctx context.Context, w desiredByPolicy, s Situation) error {
 	m := &v1beta1.Machine{}
 	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(w.Subject.Machine), m); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if m.UID != w.Subject.Machine.UID || !judged(m) || fulfilled(w.Wish, m) {
+	if m.UID != w.Subject.Machine.UID || !evaluable(m) || matches(w.DesiredCondition, m) {
 		return nil
 	}
 	switch {
@@ -115,7 +115,7 @@ func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 		}
 		v := Evaluate(w.policy, m, node, s.Now, s.Clocks.In(w.Subject.domains()...))
 		if v.Health != Unhealthy {
-			p.requeueIn(max(v.RecheckAfter, queueing.ConflictDelay)) // The cache is late.
+			p.requeueIn(max(v.RecheckAfter, queueing.ConflictDelay)) // The cache is stale.
 			return nil
 		}
 	}
@@ -124,7 +124,7 @@ func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 		status = metav1.ConditionTrue
 	}
 	before := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
-	at := metav1.NewTime(p.Clock.Now()) // Later than p.now where the process was suspended in between.
+	at := metav1.NewTime(p.Clock.Now()) // This may be much later than p.now if the process was suspended.
 	if before != nil && before.Status == status && before.Reason == w.Reason.Reason {
 		at = before.LastTransitionTime
 	}
@@ -147,7 +147,7 @@ func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 	return nil
 }
 
-// liveNode reads the Node of a machine where it is; nil if it is gone.
+// liveNode reads the Node of a machine at the API server. It returns nil if the Node does not exist.
 func (p *pass) liveNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, error) {
 	if p.Nodes == nil || m.Status.NodeRef == nil {
 		return nil, nil
@@ -163,19 +163,20 @@ func (p *pass) liveNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, 
 	return node, nil
 }
 
-// withdraw takes the condition back.
+// withdraw removes the condition.
 func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 	m := &v1beta1.Machine{}
 	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
-	if c == nil || m.UID != cached.UID || leftAlone(m) {
-		return nil // The cache is late.
+	if c == nil || m.UID != cached.UID || readOnly(m) {
+		return nil // The cache is stale.
 	}
 	left, err := p.apply(ctx, m, "")
 	if err == nil && meta.FindStatusCondition(left, v1beta1.ConditionRemediationRequested) != nil {
-		// Somebody else owns it too, as after a restore from a backup. On a healthy machine it would be its end.
+		// Another field manager owns the condition too, for example after a restore from a backup. It must not stay on a
+		// healthy machine.
 		changed := m.DeepCopy()
 		meta.RemoveStatusCondition(&changed.Status.Conditions, v1beta1.ConditionRemediationRequested)
 		err = p.Live.Status().Patch(ctx, changed, client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{}),
@@ -185,18 +186,19 @@ func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("take %s of machine %s back: %w", v1beta1.ConditionRemediationRequested,
+		return fmt.Errorf("remove %s of machine %s: %w", v1beta1.ConditionRemediationRequested,
 			client.ObjectKeyFromObject(m), err)
 	}
 	if c.Status == metav1.ConditionTrue {
-		p.event(m, corev1.EventTypeNormal, reasonWithdrawn, "The machine is not to be remediated any more.")
+		p.event(m, corev1.EventTypeNormal, reasonWithdrawn, "Remediation of the machine is no longer requested.")
 		p.Metrics.count(c.Reason, resultWithdrawn)
 	}
 	return nil
 }
 
-// apply makes conditions all that this field manager has in the machine's status, and returns those of all managers.
-// The UID keeps it from making the machine anew, the version, if any, from acting on what has changed.
+// apply sets all conditions that this field manager owns in the machine's status, and returns the conditions of all
+// managers. The UID prevents the creation of a machine that was deleted. The version, if any, prevents changes that are
+// based on old data.
 func (p *pass) apply(ctx context.Context, m *v1beta1.Machine, version string,
 	conditions ...any) ([]metav1.Condition, error) {
 	metadata := map[string]any{"namespace": m.Namespace, "name": m.Name, "uid": string(m.UID)}
@@ -221,8 +223,8 @@ func (p *pass) apply(ctx context.Context, m *v1beta1.Machine, version string,
 	return after.Status.Conditions, nil
 }
 
-// recordRows writes down who replaces those that, in the sets of machines whose policy counts that.
-func (p *pass) recordRows(ctx context.Context, groups []group) error {
+// recordRetries annotates the replacements in all sets that have machines of a policy with MaxRetries.
+func (p *pass) recordRetries(ctx context.Context, groups []group) error {
 	counting := map[types.UID]bool{}
 	for _, g := range groups {
 		if g.policy.MaxRetries == nil {
@@ -235,49 +237,50 @@ func (p *pass) recordRows(ctx context.Context, groups []group) error {
 		}
 	}
 	known := p.state.takeGone()
-	p.state.vacancies = map[types.UID][]Vacancy{}
+	p.state.predecessors = map[types.UID][]Predecessor{}
 	if !slices.ContainsFunc(groups, func(g group) bool { return g.policy.MaxRetries != nil }) {
 		return nil
 	}
 	var errs []error
 	for set := range known {
 		if _, found := p.sets[set]; !found {
-			p.sets[set] = nil // All of its machines are gone, and their replacements are not in the cache yet.
+			p.sets[set] = nil // All machines of the set are gone, and their replacements are not in the cache yet.
 		}
 	}
 	for set, machines := range p.sets {
-		// A set all of whose machines are being replaced has none that is judged.
-		if !counting[set] && slices.ContainsFunc(machines, judged) {
+		// If all machines of a set are being replaced, none of them is evaluable, so the set may still belong to a policy
+		// that counts.
+		if !counting[set] && slices.ContainsFunc(machines, evaluable) {
 			continue
 		}
-		found, left := Succeed(machines, known[set], p.now)
+		found, left := MatchReplacements(machines, known[set], p.now)
 		for _, s := range found {
-			if err := p.recordRow(ctx, s); err != nil {
-				errs, left = append(errs, err), append(left, s.Vacancy)
+			if err := p.recordRetry(ctx, s); err != nil {
+				errs, left = append(errs, err), append(left, s.Predecessor)
 			}
 		}
 		if len(left) > 0 {
-			p.state.vacancies[set] = left
+			p.state.predecessors[set] = left
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (p *pass) recordRow(ctx context.Context, s Succession) error {
+func (p *pass) recordRetry(ctx context.Context, s Replacement) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": s.Machine.UID, "annotations": map[string]any{v1beta1.AnnotationRemediationRetry: s.Vacancy.annotation()},
+		"uid": s.Machine.UID, "annotations": map[string]any{v1beta1.AnnotationRemediationRetry: s.Predecessor.annotation()},
 	}})
 	if err != nil {
 		return err
 	}
 	target := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Machine.Namespace, Name: s.Machine.Name}}
 	if err := p.Live.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("record what machine %s replaces: %w", client.ObjectKeyFromObject(target), err)
+		return fmt.Errorf("record which machine %s replaces: %w", client.ObjectKeyFromObject(target), err)
 	}
 	return nil
 }
 
-// onlyConflicts reports whether all that went wrong is that somebody else wrote first.
+// onlyConflicts reports whether all errors are conflicts.
 func onlyConflicts(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {

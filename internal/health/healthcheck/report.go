@@ -19,10 +19,10 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// statusInterval is how often mere counts are written while they change.
+// statusInterval is the minimum time between two writes of a status in which only numbers changed.
 const statusInterval = time.Second
 
-// reportStopped tells every check that nothing is judged. What was counted before stays.
+// reportStopped reports on every check that nothing is evaluated. The numbers of the last pass stay.
 func (p *pass) reportStopped(ctx context.Context, why Reason) error {
 	var errs []error
 	for i := range p.checks {
@@ -32,11 +32,11 @@ func (p *pass) reportStopped(ctx context.Context, why Reason) error {
 		p.setCondition(&p.checks[i], status, why)
 		errs = append(errs, p.writeStatus(ctx, &p.checks[i], status))
 	}
-	return p.settle(errors.Join(errs...))
+	return p.retryConflicts(errors.Join(errs...))
 }
 
-// report tells what was judged.
-func (p *pass) report(ctx context.Context, g group, j Judgement) error {
+// report reports a decision on the check, or by an event for the built-in policy.
+func (p *pass) report(ctx context.Context, g group, j Decision) error {
 	if g.check == nil {
 		p.reportBuiltIn(g, j)
 		return nil
@@ -54,9 +54,9 @@ func (p *pass) report(ctx context.Context, g group, j Judgement) error {
 	return p.writeStatus(ctx, g.check, status)
 }
 
-// reportBuiltIn tells of a rejection of the built-in policy when it begins. There is no object of its own to inform
-// it of: the event is about the first of the machines that would have been remediated.
-func (p *pass) reportBuiltIn(g group, j Judgement) {
+// reportBuiltIn reports a new restriction of the built-in policy. The policy has no object of its own, so the event is
+// on the first machine that would have been remediated.
+func (p *pass) reportBuiltIn(g group, j Decision) {
 	before := p.state.restrictions[g.namespace]
 	if j.Restriction.Reason == "" {
 		delete(p.state.restrictions, g.namespace)
@@ -79,7 +79,7 @@ func (p *pass) reportBuiltIn(g group, j Judgement) {
 	}
 }
 
-// setCondition sets RemediationAllowed, which is True without a reason against it.
+// setCondition sets RemediationAllowed. It is True if why has no reason.
 func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.MachineHealthCheckStatus, why Reason) {
 	condition := metav1.Condition{
 		Type: v1beta1.ConditionRemediationAllowed, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonRemediationAllowed,
@@ -91,7 +91,7 @@ func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.Machi
 	meta.SetStatusCondition(&status.Conditions, condition)
 }
 
-// writeStatus writes the status of a check if it is another one. What is only a count may wait.
+// writeStatus writes the status of a check if it changed. If only numbers changed, the write may be delayed.
 func (p *pass) writeStatus(ctx context.Context, c *v1beta1.MachineHealthCheck,
 	status *v1beta1.MachineHealthCheckStatus) error {
 	if equality.Semantic.DeepEqual(c.Status, *status) {
@@ -118,7 +118,7 @@ func (p *pass) writeStatus(ctx context.Context, c *v1beta1.MachineHealthCheck,
 	case is.Status == metav1.ConditionFalse:
 		p.event(changed, corev1.EventTypeWarning, is.Reason, is.Message)
 	case was != nil:
-		p.event(changed, corev1.EventTypeNormal, is.Reason, "Unhealthy machines are remediated again.")
+		p.event(changed, corev1.EventTypeNormal, is.Reason, "Remediation of unhealthy machines is allowed again.")
 	}
 	return nil
 }
@@ -127,12 +127,12 @@ func allowed(conditions []metav1.Condition) *metav1.Condition {
 	return meta.FindStatusCondition(conditions, v1beta1.ConditionRemediationAllowed)
 }
 
-// Reasons of events on a Machine about its remediation, beside those of RemediationAllowed.
+// Reasons of events on a Machine about its remediation, in addition to the reasons of RemediationAllowed.
 const (
 	// reasonRequested surfaces when a policy found the machine unhealthy. The message names the policy.
 	reasonRequested = v1beta1.ConditionRemediationRequested
 
-	// reasonWithdrawn surfaces when the machine must not be replaced any more.
+	// reasonWithdrawn surfaces when the replacement of the machine is no longer requested.
 	reasonWithdrawn = "RemediationWithdrawn"
 )
 

@@ -23,41 +23,45 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// everything is the one key: machines are judged together.
-func everything() reconcile.Request {
+// passKey returns the only key, because one pass checks all machines.
+func passKey() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "machines"}}
 }
 
-// spacing is for passes that machines and nodes ask for. A pass costs a few microseconds for each machine.
+// spacing limits the passes that events of machines and nodes trigger. A pass takes a few microseconds for each
+// machine.
 var spacing = queueing.Spacing{PerObject: time.Millisecond, Max: 5 * time.Second}
 
-// Wiring is the one table of what triggers the controller.
+// Wiring returns the controller with everything that triggers it.
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: "machinehealthcheck", Reconciler: r, Concurrency: 1,
 		Watches: []wiring.Watch{
-			{Object: &v1beta1.MachineHealthCheck{}, Keys: handler.EnqueueRequestsFromMapFunc(all),
+			{Object: &v1beta1.MachineHealthCheck{}, Keys: handler.EnqueueRequestsFromMapFunc(enqueuePass),
 				Predicate: predicate.GenerationChangedPredicate{}},
-			{Object: &v1beta1.Machine{}, Keys: r.rememberingGone(r.spaced()), Predicate: machineChanged()},
-			{Object: &v1beta1.MachineSet{}, Keys: r.spaced(), Predicate: freezeChanged()},
-			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: r.ofMachines(r.spaced()), Predicate: nodeChanged()},
+			{Object: &v1beta1.Machine{}, Keys: r.recordingGone(r.delayed()), Predicate: machineChanged()},
+			{Object: &v1beta1.MachineSet{}, Keys: r.delayed(), Predicate: freezeChanged()},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: r.onlyNodesOfMachines(r.delayed()),
+				Predicate: nodeChanged()},
 		},
 	}
 }
 
-// spaced asks for a pass, not too soon after others.
-func (r *Reconciler) spaced() handler.EventHandler {
-	return queueing.After(all, func(reconcile.Request) time.Duration { return spacing.For(r.state.sizeOfFleet()) })
+// delayed triggers a pass, but not too soon after the last one.
+func (r *Reconciler) delayed() handler.EventHandler {
+	return queueing.After(enqueuePass, func(reconcile.Request) time.Duration {
+		return spacing.For(r.state.machineCount())
+	})
 }
 
-// all is affected by every event.
-func all(context.Context, client.Object) []reconcile.Request {
-	return []reconcile.Request{everything()}
+// enqueuePass maps every event to the only key.
+func enqueuePass(context.Context, client.Object) []reconcile.Request {
+	return []reconcile.Request{passKey()}
 }
 
-// ofMachines lets through the events of Nodes that Machines refer to. A Machine that refers to one only later asks
-// for a pass itself. Where that cannot be found out, every event is let through.
-func (r *Reconciler) ofMachines(to handler.EventHandler) handler.EventHandler {
+// onlyNodesOfMachines drops events of Nodes that no Machine refers to. If a Machine refers to the Node later, its own
+// event triggers a pass. If the Machines cannot be read, every event passes.
+func (r *Reconciler) onlyNodesOfMachines(to handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	concerned := func(ctx context.Context, node client.Object) bool {
 		machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
@@ -83,7 +87,7 @@ func (r *Reconciler) ofMachines(to handler.EventHandler) handler.EventHandler {
 	}
 }
 
-// machineChanged drops what has nothing to do with health.
+// machineChanged drops updates that do not affect health.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*v1beta1.Machine)
@@ -111,7 +115,7 @@ func concerns(was, is *v1beta1.Machine) bool {
 	return false
 }
 
-// freezeChanged lets through sets that are frozen or thawed.
+// freezeChanged passes updates that freeze or thaw a set.
 func freezeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -122,7 +126,7 @@ func freezeChanged() predicate.Predicate {
 	}
 }
 
-// nodeChanged drops what has nothing to do with health, heartbeats above all.
+// nodeChanged drops updates that do not affect health, such as heartbeats.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*corev1.Node)

@@ -16,13 +16,13 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// blockedReasons are the reasons of OrphanRemovalBlocked by the decisions that wait for a person.
+// blockedReasons are the reasons of OrphanRemovalBlocked, by the decisions that wait for a confirmation.
 var blockedReasons = map[Outcome]string{
 	MostOrphaned: v1beta1.ReasonMostInstancesOrphaned,
 	NodeReady:    v1beta1.ReasonOrphanNodeReady,
 }
 
-// blockedReason returns the reason of OrphanRemovalBlocked of a class, "" if that is not True.
+// blockedReason returns the reason of OrphanRemovalBlocked of a class. It is empty if the condition is not True.
 func blockedReason(source client.Object) string {
 	class, ok := source.(*v1beta1.MachineClass)
 	if !ok {
@@ -35,10 +35,13 @@ func blockedReason(source client.Object) string {
 	return ""
 }
 
-// reportBlocked sets OrphanRemovalBlocked on the class with which orphans were found that wait for a person, and
-// removes it where none does. It stays while the next pass has yet to judge an orphan: after a restart each is new. A
-// list may lack some instances, or another class's may show them: MostInstancesOrphaned, which holds for all, goes
-// only when two passes saw nothing that waits, or when another class says the same.
+// reportBlocked sets OrphanRemovalBlocked on each class with which orphans were found that wait for a confirmation, and
+// removes it from the others. It leaves the condition in place while the next pass still has to decide about an orphan,
+// because after a restart each orphan is new.
+//
+// MostInstancesOrphaned holds for all classes. A list may lack some instances, or the list of another class may show
+// them. This condition is therefore removed only after two passes without an orphan that waits, or if another class
+// reports the same.
 func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, listed []*scope,
 	scopes map[string]*scope) {
 	waiting, counts := map[*scope]int{}, map[Outcome]int{}
@@ -64,7 +67,7 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 	}
 	c.Metrics.setBlocked(counts)
 	if state.Live == nil && state.candidates() {
-		return // Nobody could say what has a Machine.
+		return // It is unknown which instances have a Machine.
 	}
 	nothingWaits := len(waiting) == 0 && state.Before != nil
 	for _, seen := range state.Before {
@@ -91,7 +94,7 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 			switch reports := blockedReason(source); {
 			case want.Type != "":
 			case reports == "", waiting[s] > 0:
-				continue // What it says, if anything, may still be so.
+				continue // There is no condition, or it may still be true.
 			case reports == v1beta1.ReasonMostInstancesOrphaned && !nothingWaits:
 				if reporting < 2 {
 					continue
@@ -99,19 +102,19 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 				reporting--
 			}
 			if err := c.writeBlocked(ctx, class, want); err != nil {
-				c.log(ctx).Error(err, "Cannot report on a class whether orphans wait for a person", "class", nameOf(class))
+				c.log(ctx).Error(err, "Cannot update the condition OrphanRemovalBlocked of a class", "class", nameOf(class))
 			}
 		}
 	}
 }
 
-// blockedCondition returns what a class says of the orphans that wait for a person, by their decisions; its type is
-// empty where none does.
+// blockedCondition returns the condition of a class about the orphans that wait for a confirmation. names has their
+// names by the decision. The type of the condition is empty if there are none.
 func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, now time.Time) metav1.Condition {
-	how := fmt.Sprintf(" To have them removed, annotate the class with %s=<time such as %s, at most %s ahead>.",
+	how := fmt.Sprintf(" To remove them, annotate the class with %s=<a time such as %s, at most %s ahead>.",
 		v1beta1.AnnotationRemoveOrphansUntil, permitted.ExampleTime, v1beta1.MaxOrphanRemoval)
 	if _, invalid := confirmation(class, now); invalid != "" {
-		how += " The annotation that is there does not do that: " + invalid + "."
+		how += " The present annotation has no effect: " + invalid + "."
 	}
 	condition := metav1.Condition{
 		Type: v1beta1.ConditionOrphanRemovalBlocked, Status: metav1.ConditionTrue, ObservedGeneration: class.Generation,
@@ -124,13 +127,13 @@ func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, n
 		if len(most) == 1 {
 			subject, lost = "1 instance has no Machine", "its Machine was lost"
 		}
-		condition.Message = fmt.Sprintf("%s, most of those in this cluster or in one namespace: it is more likely that %s. They are not removed: %s.%s",
+		condition.Message = fmt.Sprintf("%s. Most instances of this cluster or of one namespace have none, so it is more likely that %s. The instances are not removed: %s.%s",
 			subject, lost, enumerate(most), how)
 	case len(ready) > 0:
 		condition.Reason = v1beta1.ReasonOrphanNodeReady
-		subject := wording.Count(len(ready), "instance") + " have no Machine, and their Nodes are Ready. They are not removed"
+		subject := wording.Count(len(ready), "instance") + " have no Machine, and their Nodes are Ready. The instances are not removed"
 		if len(ready) == 1 {
-			subject = "1 instance has no Machine, and its Node is Ready. It is not removed"
+			subject = "1 instance has no Machine, and its Node is Ready. The instance is not removed"
 		}
 		condition.Message = fmt.Sprintf("%s: %s.%s", subject, enumerate(ready), how)
 	default:
@@ -139,7 +142,7 @@ func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, n
 	return condition
 }
 
-// writeBlocked writes the condition of a class, or removes it where the wanted one has no type.
+// writeBlocked writes the condition of a class, or removes the condition if want has no type.
 func (c *Collector) writeBlocked(ctx context.Context, cached *v1beta1.MachineClass, want metav1.Condition) error {
 	same := func(class *v1beta1.MachineClass) bool {
 		is := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
@@ -171,7 +174,7 @@ func (c *Collector) writeBlocked(ctx context.Context, cached *v1beta1.MachineCla
 	return nil
 }
 
-// listedBy reports whether one of the scopes that were listed has the source.
+// listedBy reports whether one of the scopes has the source.
 func listedBy(listed []*scope, source string) bool {
 	return slices.ContainsFunc(listed, func(s *scope) bool {
 		return slices.ContainsFunc(s.sources, func(o client.Object) bool { return nameOf(o) == source })

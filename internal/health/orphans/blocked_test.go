@@ -17,7 +17,7 @@ import (
 )
 
 // Rule: most-orphaned-needs-confirmation.
-func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
+func TestMostOrphanedInstancesAreBlocked(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
 		orphans, retained int
@@ -30,12 +30,12 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 		{"three of three", 3, 0, nil, MostOrphaned},
 		{"three of six", 3, 3, nil, MostOrphaned},
 		{"three of seven", 3, 4, nil, Delete},
-		{"ten, and ten replaced them", 10, 10, nil, MostOrphaned},
-		{"ten of ten a pass ago, and twenty were made since", 10, 20, func(s *State) {
+		{"ten, which ten others replaced", 10, 10, nil, MostOrphaned},
+		{"ten of ten a pass ago, and twenty were created since", 10, 20, func(s *State) {
 			s.InstancesBefore = map[string]int{"": 10, "ns": 10}
 		}, MostOrphaned},
 		{"ten of thirty a pass ago", 10, 20, func(s *State) { s.InstancesBefore = map[string]int{"": 30, "ns": 30} }, Delete},
-		{"three of three, on a clock that says they are young", 3, 0, func(s *State) { s.Now = ago(time.Hour) },
+		{"three of three, and too young", 3, 0, func(s *State) { s.Now = ago(time.Hour) },
 			MostOrphaned},
 		{"three of three, right after an outage", 3, 0, func(s *State) { s.Stable = s.Now }, MostOrphaned},
 		{"few now, and most when they lost their Machines", 4, 20, func(s *State) {
@@ -44,10 +44,10 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 				s.Before[id] = observation
 			}
 		}, MostOrphaned},
-		{"few now, and the class says that they were most", 4, 20, func(s *State) {
+		{"few now, and the class reports that they were most", 4, 20, func(s *State) {
 			s.Blocked = true
 		}, MostOrphaned},
-		{"most of a namespace, and few of all", 4, 20, func(s *State) {
+		{"most of a namespace, and few in total", 4, 20, func(s *State) {
 			for i := range s.Instances {
 				if s.Live[s.Instances[i].MachineUID] {
 					s.Instances[i].MachineKey = fmt.Sprintf("elsewhere/m-%d", i)
@@ -57,13 +57,13 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 		{"most of them are being terminated", 4, 0, func(s *State) {
 			s.Instances[0].State, s.Instances[1].State = provider.StateTerminating, provider.StateTerminating
 		}, Delete},
-		{"a person confirms", 10, 0, func(s *State) {
+		{"an administrator confirms", 10, 0, func(s *State) {
 			s.Confirmed = map[string]bool{}
 			for _, in := range s.Instances {
 				s.Confirmed[in.ProviderID] = true
 			}
 		}, Delete},
-		{"they are only reported", 10, 0, func(s *State) { s.ReportOnly = true }, Report},
+		{"orphans are only reported", 10, 0, func(s *State) { s.ReportOnly = true }, Report},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{},
@@ -88,7 +88,7 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 					t.Errorf("decided %s about %s, want %s", d.Outcome, d.ID, tc.want)
 				}
 				if orphaned[d.ID] && tc.want == MostOrphaned && !plan.Observations[d.ID].Blocked && !s.Blocked {
-					t.Errorf("forgets that %s was one of most", d.ID)
+					t.Errorf("does not remember that %s was one of most instances", d.ID)
 				}
 			}
 			if plan.Instances[""] > tc.orphans+tc.retained {
@@ -98,10 +98,10 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 	}
 }
 
-// A list of the cloud may show for a while what Machines removed in order.
+// A list of the cloud may still contain instances that Machines removed in order.
 //
 // Rule: most-orphaned-needs-confirmation.
-func TestOrphansThatOnePassSawDoNotMakeOthersMost(t *testing.T) {
+func TestOrphansSeenOnceDoNotCountAsMost(t *testing.T) {
 	s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{},
 		Live: map[types.UID]bool{}, Before: seen(lost(0), lost(1))}
 	for n := range 10 {
@@ -115,7 +115,7 @@ func TestOrphansThatOnePassSawDoNotMakeOthersMost(t *testing.T) {
 }
 
 // Rule: ready-orphan-needs-confirmation.
-func TestAnOrphanWhoseNodeIsReadyWaitsForAPerson(t *testing.T) {
+func TestOrphanWithReadyNodeWaitsForConfirmation(t *testing.T) {
 	in := lost(1)
 	s := State{
 		Rules: rules(), Now: now, Stable: ago(time.Hour), Live: map[types.UID]bool{}, Before: seen(in),
@@ -127,12 +127,12 @@ func TestAnOrphanWhoseNodeIsReadyWaitsForAPerson(t *testing.T) {
 	}
 	s.Confirmed = map[string]bool{in.ProviderID: true}
 	if d := Decide(s).Decisions[0]; d.Outcome != Delete {
-		t.Errorf("decided %s after a person confirmed", d.Outcome)
+		t.Errorf("decided %s after a confirmation", d.Outcome)
 	}
 }
 
 // Rule: person-confirms-removal.
-func TestAConfirmationHoldsForADayAtMost(t *testing.T) {
+func TestConfirmationIsAtMostOneDayAhead(t *testing.T) {
 	for value, want := range map[string]bool{
 		"": false, "true": false, "2026-03-01": false, "2026-03-01T13:00:00Z": true, "2026-03-01T14:00:00+01:00": true,
 		"2026-03-01T12:00:00Z": false, "2026-03-02T12:00:00Z": true, "2026-03-02T12:00:01Z": false,
@@ -150,7 +150,7 @@ func TestAConfirmationHoldsForADayAtMost(t *testing.T) {
 }
 
 // Rules: most-orphaned-needs-confirmation, person-confirms-removal.
-func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
+func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 	w := newWorld(t)
 	var lost []provider.Instance
 	for n := range 4 {
@@ -161,26 +161,26 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 		w.lost(10+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
 	}
 	all := w.instances()
-	w.listing()
+	w.reconcile()
 	w.wantBlocked("small", "", "")
 	w.pass()
 	w.want(all...)
 	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "4 instances have no Machine")
-	w.wantEvents("Warning OrphanRemovalBlocked small: Instances without a Machine are not removed until a person confirms; " +
-		"the class's condition OrphanRemovalBlocked says why and how: " +
+	w.wantEvents("Warning OrphanRemovalBlocked small: Instances without a Machine are not removed until an administrator confirms, " +
+		"see the condition OrphanRemovalBlocked of the class: " +
 		enumerate([]string{lost[0].ProviderID, lost[1].ProviderID, lost[2].ProviderID, lost[3].ProviderID}))
 	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 4 {
-		t.Errorf("the metric says %v", n)
+		t.Errorf("the metric is %v", n)
 	}
 
-	// What replaces them makes them few, and another process knows only what is written down.
+	// Their replacements make them few, and another process knows only what is stored.
 	for n := range 12 {
 		m := w.machine(fmt.Sprintf("new-%d", n), "small", fmt.Sprintf("sim:///new-%d", n))
 		w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
 	}
 	all = w.instances()
 	w.collector.state = state{}
-	w.listing()
+	w.reconcile()
 	w.pass()
 	w.pass()
 	w.want(all...)
@@ -189,35 +189,35 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 	w.confirm("small", "for ever")
 	w.pass()
 	w.want(all...)
-	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, `its value "for ever" is no time`)
+	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, `its value "for ever" is not a time`)
 	w.confirm("small", w.clock.Now().Add(time.Hour).Format(time.RFC3339))
 	w.pass()
 	w.want(all[4:]...)
 	w.pass()
-	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "") // A list may have lacked some.
+	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "") // The list may have been incomplete.
 	w.pass()
 	w.wantBlocked("small", "", "")
 	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 0 || w.cloud.Deletes() != 4 {
-		t.Errorf("the metric says %v, %d deletions were sent", n, w.cloud.Deletes())
+		t.Errorf("the metric is %v, %d deletions were sent", n, w.cloud.Deletes())
 	}
 }
 
-// One of the two memories of it may be lost.
+// One of the two records may be lost.
 //
 // Rule: most-orphaned-needs-confirmation.
-func TestAProcessThatStartsRemembersThatMostInstancesWereOrphaned(t *testing.T) {
+func TestMostOrphanedSurvivesRestart(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		lose func(*world)
 	}{
-		{"somebody empties the status of the class", func(w *world) { w.unblock("small") }},
-		{"somebody deletes the report", func(w *world) {
+		{"the status of the class is cleared", func(w *world) { w.unblock("small") }},
+		{"the ledger is deleted", func(w *world) {
 			report := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: ledger.Name}}
 			if err := w.api.Delete(w.Context(), report); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"somebody empties the status of the class, while the cluster id was another one", func(w *world) {
+		{"the status of the class is cleared during a cluster ID mismatch", func(w *world) {
 			w.mismatch = errors.New("another cluster id")
 			w.pass()
 			w.mismatch = nil
@@ -230,7 +230,7 @@ func TestAProcessThatStartsRemembersThatMostInstancesWereOrphaned(t *testing.T) 
 			for n := range 4 {
 				w.lost(n)
 			}
-			w.listing()
+			w.reconcile()
 			w.pass()
 			w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "4 instances have no Machine")
 			for n := range 12 {
@@ -239,7 +239,7 @@ func TestAProcessThatStartsRemembersThatMostInstancesWereOrphaned(t *testing.T) 
 			}
 			test.lose(w)
 			w.collector.state = state{}
-			w.listing()
+			w.reconcile()
 			w.pass()
 			w.pass()
 			w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "4 instances have no Machine")
@@ -251,23 +251,23 @@ func TestAProcessThatStartsRemembersThatMostInstancesWereOrphaned(t *testing.T) 
 			w.pass()
 			w.pass()
 			if page, _ := w.page(); page.MostOrphaned {
-				t.Error("the report says that most have no Machine, and there is none")
+				t.Error("the ledger reports most instances as orphaned after they were removed")
 			}
 		})
 	}
 }
 
-func TestAConditionAboutOneInstanceSaysOne(t *testing.T) {
+func TestBlockedConditionUsesSingularForOneInstance(t *testing.T) {
 	class := &v1beta1.MachineClass{}
 	for _, test := range []struct {
 		outcome Outcome
 		names   []string
 		want    string
 	}{
-		{NodeReady, []string{"a"}, "1 instance has no Machine, and its Node is Ready. It is not removed: "},
-		{NodeReady, []string{"a", "b"}, "2 instances have no Machine, and their Nodes are Ready. They are not removed: "},
-		{MostOrphaned, []string{"a"}, "1 instance has no Machine, most "},
-		{MostOrphaned, []string{"a", "b"}, "2 instances have no Machine, most "},
+		{NodeReady, []string{"a"}, "1 instance has no Machine, and its Node is Ready. The instance is not removed: "},
+		{NodeReady, []string{"a", "b"}, "2 instances have no Machine, and their Nodes are Ready. The instances are not removed: "},
+		{MostOrphaned, []string{"a"}, "1 instance has no Machine. Most instances "},
+		{MostOrphaned, []string{"a", "b"}, "2 instances have no Machine. Most instances "},
 	} {
 		if got := blockedCondition(class, map[Outcome][]string{test.outcome: test.names},
 			time.Now()).Message; !strings.HasPrefix(got, test.want) {

@@ -28,39 +28,42 @@ const (
 	DefaultMaxDeletes = 10
 )
 
-// stableListing is how often a process that may not act looks whether it may. It costs nothing: no request is made.
-const stableListing = 10 * time.Second
+// stabilityPollInterval is how often a process that must not act now checks whether it may act again. The check makes
+// no request.
+const stabilityPollInterval = 10 * time.Second
 
-// Reach tells of outages.
+// Reach reports outages of the clusters.
 type Reach interface {
-	// Stopped says why nothing must be removed now; the reason is empty if it may.
+	// Stopped returns why nothing may be removed now. The reason is empty if removal is allowed.
 	Stopped() (reason, message string)
-	// StableSince returns since when this process leads and all clusters answer, and false if it is not so now.
+	// StableSince returns since when this process leads and all clusters answer. It returns false if that is not the case
+	// now.
 	StableSince() (since time.Time, stable bool)
 }
 
-// Options are what a Collector works with.
+// Options are the dependencies and settings of a Collector.
 type Options struct {
 	Rules Rules
-	// Cloud is the driver, behind the fence, the rate limit and the metrics.
+	// Cloud is the driver, wrapped by the fence, the rate limit and the metrics.
 	Cloud provider.Driver
-	// Client reads MachineClasses and Machines from the cache. It need not know this process's own writes.
+	// Client reads MachineClasses and Machines from the cache. The cache does not have to contain this process's own
+	// writes.
 	Client client.Reader
-	// Live reads Machines and Secrets at the control cluster itself, and writes the status of classes.
+	// Live reads Machines and Secrets directly from the control cluster's API server, and writes the status of classes.
 	Live client.Client
-	// Target is the target cluster; nil where there is none.
+	// Target is the target cluster, or nil if there is none.
 	Target *Target
-	// Mismatch returns an error while the cluster id is not the one recorded for this installation. No instance is
+	// Mismatch returns an error while the cluster ID is not the one recorded for this installation. No instances are
 	// listed then.
 	Mismatch func() error
-	// Record is the object with the recorded cluster id, for events; only its name counts.
+	// Record is the object that has the recorded cluster ID. Events refer to it by its name.
 	Record *corev1.ConfigMap
 	Reach  Reach
-	// CheckInstance has a Machine ask the provider whether its instance is still there.
+	// CheckInstance makes the controller of a Machine ask the provider whether the instance still exists.
 	CheckInstance func(*v1beta1.Machine)
 	Recorder      events.EventRecorder
 	Clock         clock.PassiveClock
-	// Ledger keeps what the last pass found for people; may be nil.
+	// Ledger stores the result of the last pass for users. It may be nil.
 	Ledger Ledger
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -70,7 +73,7 @@ type Options struct {
 type Collector struct {
 	Options
 	state state
-	// pageSize bounds the pages in which Machines are listed.
+	// pageSize is the maximum number of Machines on a page of a list.
 	pageSize int64
 }
 
@@ -79,9 +82,8 @@ func New(o Options) *Collector {
 	return &Collector{Options: o, pageSize: machinesPerPage}
 }
 
-// Reconcile makes a pass, if one is due. Passes do not begin more often than once in a period, whatever triggers
-// them, and one that fails is not repeated sooner: that orphans cost money for half an hour more is no reason to
-// burden a cloud that is in trouble.
+// Reconcile runs a pass if one is due. Passes start at least one period apart, whatever triggers them. A failed pass is
+// not repeated earlier: half an hour more of cost for orphans does not justify more load on a cloud that is in trouble.
 func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := c.Clock.Now()
 	if wait := c.state.began.Add(c.Rules.Period).Sub(now); !c.state.began.IsZero() && wait > 0 {
@@ -90,15 +92,15 @@ func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 	if err := c.Mismatch(); err != nil {
 		c.state.observations = nil
 		c.reportMismatch(ctx, err)
-		c.keep(ctx, now, ledger.Page{Stopped: err.Error()})
+		c.record(ctx, now, ledger.Page{Stopped: err.Error()})
 		return reconcile.Result{RequeueAfter: c.Rules.Period}, nil
 	}
 	if !c.stable() {
-		return reconcile.Result{RequeueAfter: min(stableListing, c.Rules.Period)}, nil
+		return reconcile.Result{RequeueAfter: min(stabilityPollInterval, c.Rules.Period)}, nil
 	}
 	c.state.began = now
 	before := c.state.observations
-	// Until the end of the pass nothing was seen: one that is cut off is none.
+	// If the pass is interrupted, the next one must not rely on what this one saw.
 	c.state.observations = nil
 	plan := c.pass(ctx, now, before)
 	c.state.observations, c.state.instances = plan.Observations, plan.Instances
@@ -111,35 +113,37 @@ func (c *Collector) stable() bool {
 	return stable && reason == ""
 }
 
-// reportMismatch says once for each mismatch that nothing is collected.
+// reportMismatch reports, once for each mismatch, that orphans are not collected.
 func (c *Collector) reportMismatch(ctx context.Context, err error) {
 	if c.state.mismatch == err.Error() {
 		return
 	}
 	c.state.mismatch = err.Error()
-	c.log(ctx).Error(err, "Orphaned instances are left alone")
+	c.log(ctx).Error(err, "Not collecting orphans: the cluster ID is not the recorded one")
 	c.Recorder.Eventf(c.Record, nil, corev1.EventTypeWarning, reasonMismatch, actionCollect,
-		"Orphaned instances are left alone: %s", err)
+		"No orphans are collected: %s", err)
 }
 
 func (c *Collector) log(ctx context.Context) logr.Logger { return logf.FromContext(ctx) }
 
-// state is all that a Collector keeps between passes. Losing it at a restart costs the time of one pass.
+// state is everything that a Collector remembers between passes. If a restart loses it, removals are delayed by one
+// pass.
 type state struct {
-	// began is when the last pass did, zero before the first.
+	// began is when the last pass began. It is zero before the first pass.
 	began time.Time
-	// observations are those of the last pass, instances its numbers of instances by namespace.
+	// observations are the observations of the last pass. instances are its numbers of instances by namespace.
 	observations Observations
 	instances    map[string]int
-	// unseen are the Machines that were deleted by force of which the last pass found nothing.
+	// unseen are the force-deleted Machines of which the last pass found nothing in the cloud.
 	unseen map[types.UID]bool
-	// lostNodes are the Nodes without a Machine and without an instance that the last pass found.
+	// lostNodes are the Nodes that the last pass found to have neither a Machine nor an instance.
 	lostNodes map[types.UID]bool
-	// mismatch is what was made known of another cluster id.
+	// mismatch is the error of the cluster ID mismatch that was reported last.
 	mismatch string
 }
 
-// Wiring returns what triggers the Collector: its start, and from then on itself. Its one key says nothing.
+// Wiring returns the controller of the Collector. Only the start of the process enqueues its single key. After that,
+// each Reconcile requeues itself.
 func (c *Collector) Wiring() wiring.Controller {
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "orphans"}})

@@ -18,15 +18,15 @@ import (
 )
 
 // Rule: orphan-removed-after-two-passes.
-func TestAnOrphanGoesInTheSecondPass(t *testing.T) {
+func TestOrphanIsRemovedInSecondPass(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.listing()
+	w.reconcile()
 	w.want(orphan)
 
-	// Whatever triggers the collector: a pass is one per period.
+	// There is at most one pass per period, whatever triggers the collector.
 	w.clock.SetTime(w.clock.Now().Add(10 * time.Minute))
-	if again := w.listing(); again != 20*time.Minute {
+	if again := w.reconcile(); again != 20*time.Minute {
 		t.Errorf("checks again after %s, want the rest of the period", again)
 	}
 	w.want(orphan)
@@ -35,26 +35,26 @@ func TestAnOrphanGoesInTheSecondPass(t *testing.T) {
 	}
 
 	w.clock.SetTime(w.clock.Now().Add(20 * time.Minute))
-	w.listing()
+	w.reconcile()
 	w.want()
-	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+	w.wantEvents("Normal OrphanDeleted small: Removing instances that have no Machine: " + orphan.ProviderID)
 	if n := w.counted("deleted"); n != 1 {
 		t.Errorf("counted %v", n)
 	}
 }
 
-// What takes the provider long is asked for again, and counted once.
+// The removal is requested again while it takes long, and counted once.
 //
 // Rule: orphan-removals-limited.
-func TestARemovalThatTakesLongIsFollowed(t *testing.T) {
+func TestSlowRemovalIsRetriedAndCountedOnce(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
 	w.cloud.Shutdown = time.Hour
-	w.listing()
+	w.reconcile()
 	w.pass()
 	w.pass()
 	w.want(orphan)
-	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+	w.wantEvents("Normal OrphanDeleted small: Removing instances that have no Machine: " + orphan.ProviderID)
 	if n := w.counted("deleted"); n != 1 || w.cloud.Deletes() != 2 {
 		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.Deletes())
 	}
@@ -68,7 +68,7 @@ func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.classOf("twin", "small")
 	w.lost(1)
-	w.listing()
+	w.reconcile()
 	if w.cloud.Lists() != 1 {
 		t.Errorf("listed %d times", w.cloud.Lists())
 	}
@@ -80,7 +80,7 @@ func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
 func TestOneListServesAllClassesOfAScope(t *testing.T) {
 	w := newWorld(t)
 	w.cloud.Scope = func(class provider.Class) (string, error) { return "the account", nil }
-	w.class("other") // With other credentials, and the same name of the scope.
+	w.class("other") // This class has other credentials, and the same name of the scope.
 	for n := range 20 {
 		w.sized(fmt.Sprintf("size-%d", n), fmt.Sprint(n))
 	}
@@ -88,11 +88,11 @@ func TestOneListServesAllClassesOfAScope(t *testing.T) {
 	there := w.sizedMachine("there", "size-3")
 	w.lost(2, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
 	w.sizedMachine("missing", "size-7")
-	w.listing()
+	w.reconcile()
 	if w.cloud.Lists() != 2 {
 		t.Errorf("listed %d times, want once for each of two sets of credentials", w.cloud.Lists())
 	}
-	// What one list serves is also looked for in it.
+	// A Machine of any class of the scope must have its instance in the list.
 	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
 		t.Errorf("reported %v, want %v", w.suspected, want)
 	}
@@ -103,7 +103,7 @@ func TestOneListServesAllClassesOfAScope(t *testing.T) {
 }
 
 // Rule: one-list-per-scope.
-func TestClassesWithoutANamedScopeAreListedByThemselves(t *testing.T) {
+func TestClassesWithoutNamedScopeAreListedSeparately(t *testing.T) {
 	w := newWorld(t)
 	w.cloud.Scope = func(class provider.Class) (string, error) {
 		switch {
@@ -119,7 +119,7 @@ func TestClassesWithoutANamedScopeAreListedByThemselves(t *testing.T) {
 	}
 	orphan := w.lost(1)
 	w.sizedMachine("missing", "broken-1")
-	w.listing()
+	w.reconcile()
 	if w.cloud.Lists() != 5 {
 		t.Errorf("listed %d times, want once for each of four classes and once for the account", w.cloud.Lists())
 	}
@@ -131,19 +131,19 @@ func TestClassesWithoutANamedScopeAreListedByThemselves(t *testing.T) {
 	w.want()
 }
 
-// A list that fails says nothing of any class that it serves.
+// A failed list proves nothing about any class that it covers.
 //
 // Rules: no-orphans-in-outage, one-list-per-scope.
-func TestASharedScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
+func TestFailedListOfSharedScopeProvesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
 	w.cloud.Scope = func(provider.Class) (string, error) { return "the account", nil }
 	w.sized("large", "large")
 	w.sizedMachine("m", "large")
 	w.cloud.OnList = func(string, int) error { return provider.Errorf(provider.Throttled, "too many calls") }
-	w.listing()
+	w.reconcile()
 	if len(w.suspected) != 0 {
-		t.Errorf("reported %v of an instance that nobody has looked for", w.suspected)
+		t.Errorf("checked the instances of %v although the list failed", w.suspected)
 	}
 	page, _ := w.page()
 	want := []ledger.Unlisted{{Source: w.namespace + "/large", Why: "Throttled"},
@@ -154,10 +154,10 @@ func TestASharedScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 }
 
 // Rule: orphan-removed-after-two-passes.
-func TestAnOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
+func TestOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.listing()
+	w.reconcile()
 	w.cloud.OnList = func(string, int) error { return provider.Errorf(provider.Unavailable, "no answer") }
 	w.pass()
 	w.cloud.OnList = nil
@@ -168,22 +168,22 @@ func TestAnOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
 }
 
 // Rule: orphan-removed-after-two-passes.
-func TestAYoungInstanceIsLeftAlone(t *testing.T) {
+func TestYoungInstanceIsKept(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.MinAge = 2 * time.Hour })
 	orphan := w.lost(1)
-	w.listing() // It is an hour old.
+	w.reconcile() // The instance is an hour old.
 	w.pass()
-	w.pass() // It is two hours old by the provider's clock, which may be wrong by minutes.
+	w.pass() // The instance is two hours old by the provider's clock, which may be wrong by minutes.
 	w.want(orphan)
 	w.pass()
 	w.want()
 }
 
 // Rule: orphan-removed-after-two-passes.
-func TestARemovalIsConfirmedByALiveRead(t *testing.T) {
+func TestRemovalIsConfirmedByLiveRead(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.listing()
+	w.reconcile()
 	w.cloud.OnGet = func(string) error {
 		w.cloud.Change(orphan.ProviderID, func(in *provider.Instance) { in.MachineUID = "adopted by another" })
 		return nil
@@ -198,7 +198,7 @@ func TestARemovalIsConfirmedByALiveRead(t *testing.T) {
 	if w.cloud.Deletes() != 0 {
 		t.Errorf("%d deletions were sent", w.cloud.Deletes())
 	}
-	// One that went by itself is no change.
+	// An instance that is gone already is not reported.
 	w.events = nil
 	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.NotFound, "gone") }
 	w.pass()
@@ -208,14 +208,14 @@ func TestARemovalIsConfirmedByALiveRead(t *testing.T) {
 	w.want()
 }
 
-// A cloud whose reads are behind does not find what it lists, and its driver calls gone what it does not find. The
-// orphan goes anyway, and one that is still listed when it is gone is asked for in vain.
+// A cloud with stale reads may not find an instance that it lists, and the driver then reports it as gone. The removal
+// is tried again while the lists contain the orphan. If the orphan is really gone, this request has no effect.
 //
 // Rule: orphan-gone-when-unlisted.
-func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
+func TestRemovalIsRetriedWhileOrphanIsListed(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.listing()
+	w.reconcile()
 	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.NotFound, "a replica that is behind") }
 	w.pass()
 	w.want(orphan)
@@ -226,21 +226,21 @@ func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
 	w.want(orphan)
 	w.pass()
 	w.want()
-	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+	w.wantEvents("Normal OrphanDeleted small: Removing instances that have no Machine: " + orphan.ProviderID)
 	if n := w.counted("deleted"); n != 1 || w.cloud.Deletes() != 2 {
 		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.Deletes())
 	}
 
-	w.cloud.Put("small", orphan) // As a list shows it that is behind.
+	w.cloud.Put("small", orphan) // A stale list still contains it.
 	unseen := fakecloud.Step{Unseen: true}
 	w.cloud.Will("Delete", unseen, unseen)
 	w.pass()
 	w.pass()
-	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+	w.wantEvents("Normal OrphanDeleted small: Removing instances that have no Machine: " + orphan.ProviderID)
 }
 
 // Rule: orphan-removals-limited.
-func TestOnePassRemovesOnlySoMany(t *testing.T) {
+func TestOnePassRemovesAtMostMaxDeletes(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.MaxDeletes = 2 })
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	for n := range 5 {
@@ -254,7 +254,7 @@ func TestOnePassRemovesOnlySoMany(t *testing.T) {
 	}
 	for i, want := range []int{5, 4, 2, 1} {
 		if i == 0 {
-			w.listing()
+			w.reconcile()
 		} else {
 			w.pass()
 		}
@@ -276,7 +276,7 @@ func TestOnePassRemovesOnlySoMany(t *testing.T) {
 }
 
 // Rule: orphan-removals-limited.
-func TestOrphansAreOnlyReportedIfThatIsAskedFor(t *testing.T) {
+func TestReportOnlyRemovesNothing(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.ReportOnly = true })
 	var all []provider.Instance
 	var names []string
@@ -285,12 +285,12 @@ func TestOrphansAreOnlyReportedIfThatIsAskedFor(t *testing.T) {
 		all = append(all, in)
 		names = append(names, in.ProviderID)
 	}
-	w.listing()
+	w.reconcile()
 	w.wantEvents()
 	w.pass()
 	w.pass()
 	w.want(all...)
-	w.wantEvents("Warning OrphanFound small: Instances have no Machine; --orphan-action=report leaves them where they are: " +
+	w.wantEvents("Warning OrphanFound small: Found instances that have no Machine, and kept them because of --orphan-action=report: " +
 		strings.Join(names[:5], ", ") + " and 2 more")
 	if n := w.counted("reported"); n != 7 {
 		t.Errorf("counted %v", n)
@@ -301,19 +301,19 @@ func TestOrphansAreOnlyReportedIfThatIsAskedFor(t *testing.T) {
 }
 
 // Rule: orphan-without-machine.
-func TestAFleetInOrderCostsNoListOfMachines(t *testing.T) {
+func TestMachinesAreNotListedWithoutCandidates(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m", "small", "sim:///m")
 	w.lost(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, "sim:///m" })
-	w.listing()
+	w.reconcile()
 	w.pass()
 	if w.listed != 0 {
-		t.Errorf("%d lists were asked for", w.listed)
+		t.Errorf("%d lists were requested", w.listed)
 	}
 }
 
 // Rule: no-orphans-in-outage.
-func TestAScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
+func TestUnlistedScopeIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.class("other")
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
@@ -333,11 +333,11 @@ func TestAScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 		}
 		return nil
 	}
-	w.listing()
+	w.reconcile()
 	fails = true
 	w.pass()
 	w.want(retained...)
-	// So is one whose credentials are gone.
+	// The same holds for a scope whose credentials are gone.
 	fails = false
 	if err := w.api.Delete(t.Context(), w.secret("other")); err != nil {
 		t.Fatal(err)
@@ -353,21 +353,21 @@ func (w *world) secret(name string) client.Object {
 	return m
 }
 
-// A list that never ends must not end the process, or the pass.
+// A list that never ends must not block the pass.
 //
 // Rule: no-orphans-in-outage.
-func TestADriverWhoseListDoesNotGetOnHarmsNobodyElse(t *testing.T) {
+func TestListThatRepeatsAPageFails(t *testing.T) {
 	w := newWorld(t)
 	w.lost(1)
 	s := &scope{class: provider.Class{Credentials: provider.NewCredentials(map[string][]byte{"account": []byte("small")})}}
-	w.cloud.PageSize = 0 // The same page for ever.
+	w.cloud.PageSize = 0 // The cloud returns the same page for ever.
 	if _, err := w.collector.listInstances(t.Context(), s); err == nil {
-		t.Error("a list without an end was taken for complete")
+		t.Error("a list without an end counted as complete")
 	}
 }
 
 // Rule: missing-instance-asks-machine.
-func TestAMachineIsReconciledWhenItsInstanceIsMissing(t *testing.T) {
+func TestMissingInstanceIsChecked(t *testing.T) {
 	w := newWorld(t)
 	w.class("other")
 	there := w.machine("there", "small", "sim:///there")
@@ -392,7 +392,7 @@ func TestAMachineIsReconciledWhenItsInstanceIsMissing(t *testing.T) {
 		}
 		return nil
 	}
-	w.listing()
+	w.reconcile()
 	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
 		t.Errorf("reported %v, want %v", w.suspected, want)
 	}
@@ -403,7 +403,7 @@ func TestAMachineIsReconciledWhenItsInstanceIsMissing(t *testing.T) {
 }
 
 // Rule: missing-instance-asks-machine.
-func TestMachinesWithoutAClassAreLookedAfter(t *testing.T) {
+func TestInstancesOfMachinesWithoutClassAreChecked(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"a", "b"} {
 		m := &v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{
@@ -416,9 +416,9 @@ func TestMachinesWithoutAClassAreLookedAfter(t *testing.T) {
 				CredentialsRef: &v1beta1.LocalRef{Name: "small"}}
 		})
 	}
-	// The class has the same credentials and another specification; the account is the same, and so are its instances.
+	// The class has the same credentials and another specification. The account and its instances are the same.
 	w.lost(1)
-	w.listing()
+	w.reconcile()
 	slices.Sort(w.suspected)
 	if want := []string{"a", "b"}; !slices.Equal(w.suspected, want) || w.cloud.Lists() != 2 {
 		t.Errorf("reported %v with %d lists, want %v with one for the class and one for both machines", w.suspected,

@@ -13,10 +13,10 @@ import (
 	"machinist.dev/machinist/internal/platform/permitted"
 )
 
-// confirmLive finds out of what has no Machine whether its Node is Ready, and what the classes say of its removal. Of
-// those the API server is asked: a process that begins with an old view of a class does not know that most instances
-// were orphaned. A class whose status somebody has emptied does not show that either: a process that has seen nothing
-// yet asks the Ledger as well.
+// confirmLive reads what prevents or permits the removal of orphans: whether their Nodes are Ready, and what the
+// classes report. It reads the classes at the API server. A process that starts with an old view of a class would not
+// know that most instances were orphaned. The status of a class may also have been cleared, so a process without
+// observations asks the Ledger as well.
 func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[string]*scope) error {
 	state.NodeReady, state.Confirmed = map[string]string{}, map[string]bool{}
 	orphans := state.orphans()
@@ -25,7 +25,7 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 	}
 	list := &v1beta1.MachineClassList{}
 	if err := c.Live.List(ctx, list, client.InNamespace(c.Rules.Namespace)); err != nil {
-		return fmt.Errorf("list what the classes say: %w", err)
+		return fmt.Errorf("list the classes: %w", err)
 	}
 	confirmed := map[types.UID]bool{}
 	for i := range list.Items {
@@ -62,8 +62,8 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 	return nil
 }
 
-// confirmation reports whether a person lets orphans that were found with an object be removed now. invalid says what
-// is wrong with what the person wrote.
+// confirmation reports whether an administrator confirmed that orphans found with an object may be removed now. invalid
+// explains what is wrong with the value of the annotation.
 func confirmation(source client.Object, now time.Time) (confirmed bool, invalid string) {
 	value, set := source.GetAnnotations()[v1beta1.AnnotationRemoveOrphansUntil]
 	if !set {

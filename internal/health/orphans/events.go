@@ -13,30 +13,30 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Reasons of events on a MachineClass about instances without a Machine.
+// Reasons of events about orphans on a MachineClass. A duplicate is reported on its Machine.
 const (
-	// reasonMismatch surfaces on the record of the cluster id when this process has another one.
+	// reasonMismatch surfaces on the record of the cluster ID when this process has another cluster ID.
 	reasonMismatch = "ClusterIDMismatch"
-	// reasonDeleted surfaces on the class by which orphans were found that are being removed.
+	// reasonDeleted surfaces on the class with which the removed orphans were found.
 	reasonDeleted = "OrphanDeleted"
-	// reasonFailed surfaces on the class when the provider refuses to remove some.
+	// reasonFailed surfaces on the class when the provider cannot remove some orphans.
 	reasonFailed = "OrphanDeletionFailed"
 	// reasonFound surfaces on the class when orphans are only reported.
 	reasonFound = "OrphanFound"
-	// reasonBlocked surfaces on the class when orphans are not removed until a person confirms.
+	// reasonBlocked surfaces on the class when orphans are not removed until an administrator confirms.
 	reasonBlocked = v1beta1.ConditionOrphanRemovalBlocked
-	// reasonDuplicate surfaces on a Machine that has an instance beside the one that it has recorded.
+	// reasonDuplicate surfaces on a Machine that has an instance in addition to the one that it has recorded.
 	reasonDuplicate = "StrayInstance"
 )
 
 // actionCollect is the action of the events.
 const actionCollect = "CollectOrphans"
 
-// namedInEvent is how many instances an event names.
-const namedInEvent = 5
+// maxNamedInEvent is the maximum number of instances that an event names.
+const maxNamedInEvent = 5
 
-// changes gathers the events of one pass: there is one for each object and reason.
-type changes struct{ items []*item }
+// eventBatch gathers the events of one pass. It emits one event for each object and reason.
+type eventBatch struct{ items []*item }
 
 type item struct {
 	about  client.Object
@@ -44,50 +44,50 @@ type item struct {
 	what   []string
 }
 
-func (n *changes) add(about client.Object, reason, what string) {
-	for _, i := range n.items {
+func (b *eventBatch) add(about client.Object, reason, what string) {
+	for _, i := range b.items {
 		if i.about == about && i.reason == reason {
 			i.what = append(i.what, what)
 			return
 		}
 	}
-	n.items = append(n.items, &item{about, reason, []string{what}})
+	b.items = append(b.items, &item{about, reason, []string{what}})
 }
 
-func (n *changes) report(recorder events.EventRecorder) {
-	for _, i := range n.items {
+func (b *eventBatch) report(recorder events.EventRecorder) {
+	for _, i := range b.items {
 		text, kind := "", corev1.EventTypeWarning
 		switch i.reason {
 		case reasonDeleted:
-			text, kind = "Instances without a Machine are being removed", corev1.EventTypeNormal
+			text, kind = "Removing instances that have no Machine", corev1.EventTypeNormal
 		case reasonFailed:
-			text = "Instances without a Machine cannot be removed"
+			text = "Cannot remove instances that have no Machine"
 		case reasonFound:
-			text = "Instances have no Machine; --orphan-action=report leaves them where they are"
+			text = "Found instances that have no Machine, and kept them because of --orphan-action=report"
 		case reasonBlocked:
-			text = "Instances without a Machine are not removed until a person confirms; the class's condition OrphanRemovalBlocked says why and how"
+			text = "Instances without a Machine are not removed until an administrator confirms, see the condition OrphanRemovalBlocked of the class"
 		case reasonDuplicate:
-			text = "The machine has instances beside the one that it has recorded, which are left alone"
+			text = "Found and kept instances of the machine other than the recorded one"
 		}
 		recorder.Eventf(i.about, nil, kind, i.reason, actionCollect, "%s: %s", text, enumerate(i.what))
 	}
 }
 
-// enumerate is short enough for an event, whatever a provider calls its instances.
+// enumerate joins names to a text that is short enough for an event, however long the names are.
 func enumerate(what []string) string {
 	what = slices.Clone(what)
 	for i := range what {
 		what[i] = fmt.Sprintf("%.150s", what[i])
 	}
-	if more := len(what) - namedInEvent; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(what[:namedInEvent], ", "), more)
+	if more := len(what) - maxNamedInEvent; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(what[:maxNamedInEvent], ", "), more)
 	}
 	return strings.Join(what, ", ")
 }
 
 func nameOf(o client.Object) string { return client.ObjectKeyFromObject(o).String() }
 
-// machineOf returns the Machine that the tags name.
+// machineOf returns the Machine that the tags of an instance name.
 func machineOf(in *provider.Instance) provider.Machine {
 	namespace, name, _ := strings.Cut(in.MachineKey, "/")
 	return provider.Machine{Namespace: namespace, Name: name, UID: in.MachineUID}

@@ -12,14 +12,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// ForceDeletedBook keeps the Machines that were deleted by force although something of them may remain at the cloud.
+// ForceDeletedBook records the force-deleted Machines that may have left something in the cloud.
 type ForceDeletedBook struct {
 	Book     ledger.Book
 	Rules    Rules
 	Provider string
 }
 
-// AddForceDeleted records a Machine before it goes. It fails with a conflict if another write came in between.
+// AddForceDeleted records a Machine before it is deleted. It fails with a conflict if another process wrote at the same
+// time.
 func (b ForceDeletedBook) AddForceDeleted(ctx context.Context, m *v1beta1.Machine, at time.Time) error {
 	e := ledger.Entry{ProviderID: m.Spec.ProviderID, Machine: nameOf(m), UID: string(m.UID), FirstSeen: at,
 		Outcome: string(ForceDeleted)}
@@ -31,7 +32,7 @@ func (b ForceDeletedBook) AddForceDeleted(ctx context.Context, m *v1beta1.Machin
 	return b.Book.AddForceDeleted(ctx, page, e)
 }
 
-// page is an empty page of a provider.
+// page returns an empty ledger page of a provider.
 func (r *Rules) page(provider string) ledger.Page {
 	page := ledger.Page{Provider: provider, Namespace: r.Namespace}
 	if !r.Shard.All() {
@@ -40,10 +41,10 @@ func (r *Rules) page(provider string) ledger.Page {
 	return page
 }
 
-// forceDeleted are the Machines that were deleted by force, by their UIDs.
+// forceDeleted are the force-deleted Machines that may have left something, by their UIDs.
 type forceDeleted map[types.UID]ledger.Entry
 
-// forceDeleted reads which Machines were deleted by force although something of them may remain.
+// forceDeleted reads the force-deleted Machines from the Ledger.
 func (c *Collector) forceDeleted(ctx context.Context) (forceDeleted, error) {
 	if c.Ledger == nil {
 		return nil, nil
@@ -59,26 +60,26 @@ func (c *Collector) forceDeleted(ctx context.Context) (forceDeleted, error) {
 	return all, nil
 }
 
-// settle returns the Machines that left nothing: the instances of their classes were listed without theirs, in this
-// pass and in the one before, and so long after their deletion that nothing shows later. unseen are those that this
-// pass did not find.
-func (s *State) settle(listed []*scope, unseenBefore map[types.UID]bool) (settled map[string]bool,
+// finishForceDeleted returns the Machines that left nothing. In this pass and in the one before, the instances of their
+// classes were listed and nothing of the Machine was found. The deletion must be at least MinAge ago, because a cloud
+// may show an instance late. unseen are the Machines of which this pass found nothing.
+func (s *State) finishForceDeleted(listed []*scope, unseenBefore map[types.UID]bool) (finished map[string]bool,
 	unseen map[types.UID]bool) {
-	settled, unseen = map[string]bool{}, map[types.UID]bool{}
+	finished, unseen = map[string]bool{}, map[types.UID]bool{}
 	for uid, e := range s.ForceDeleted {
-		if e.Source == "" || !listedBy(listed, e.Source) || s.shows(uid, e.ProviderID) {
+		if e.Source == "" || !listedBy(listed, e.Source) || s.hasRemnantOf(uid, e.ProviderID) {
 			continue
 		}
 		unseen[uid] = true
 		if unseenBefore[uid] && s.Now.Sub(e.FirstSeen) >= s.MinAge {
-			settled[string(uid)] = true
+			finished[string(uid)] = true
 		}
 	}
-	return settled, unseen
+	return finished, unseen
 }
 
-// shows reports whether the lists have something of a Machine.
-func (s *State) shows(uid types.UID, providerID string) bool {
+// hasRemnantOf reports whether the lists contain an instance or a leftover of a Machine.
+func (s *State) hasRemnantOf(uid types.UID, providerID string) bool {
 	for i := range s.Instances {
 		if in := &s.Instances[i]; in.MachineUID == uid || providerID != "" && in.ProviderID == providerID {
 			return true
@@ -94,7 +95,8 @@ func (s *State) shows(uid types.UID, providerID string) bool {
 	return false
 }
 
-// deletedByForce reports whether the Machine of an instance was deleted by force: its removal was asked for.
+// deletedByForce reports whether the Machine of an instance was force-deleted. Its user has then asked for the removal
+// of the instance.
 func (s *State) deletedByForce(in *provider.Instance) bool {
 	_, deleted := s.ForceDeleted[in.MachineUID]
 	return deleted && in.MachineUID != ""

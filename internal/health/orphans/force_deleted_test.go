@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// forced records the Machine of an instance as deleted by force.
+// forced records the Machine of an instance as force-deleted.
 func (w *world) forced(in provider.Instance) {
 	w.Helper()
 	book := ledger.Book{Client: w.api, Namespace: w.namespace}
@@ -29,11 +29,11 @@ func (w *world) forced(in provider.Instance) {
 	}
 }
 
-// Its user has asked for the removal, so no person has to confirm it: neither for many at once, nor where the Node is
-// Ready, which is drained.
+// The user asked for the removal, so no confirmation is needed: neither for many instances at once, nor for a Ready
+// Node, which is drained.
 //
 // Rule: left-instance-removed.
-func TestWhatMachinesDeletedByForceLeftIsRemoved(t *testing.T) {
+func TestRemnantsOfForceDeletedMachinesAreRemoved(t *testing.T) {
 	w := newWorld(t)
 	live, cached, drainer, _ := w.target()
 	drainer.empty, drainer.detached = true, true
@@ -55,26 +55,26 @@ func TestWhatMachinesDeletedByForceLeftIsRemoved(t *testing.T) {
 	if page, _ := w.page(); len(page.ForceDeleted) != 3 {
 		t.Errorf("kept %+v", page.ForceDeleted)
 	}
-	w.pass() // The first that does not find them.
+	w.pass() // This is the first pass that does not find them.
 	w.pass()
 	if page, _ := w.page(); len(page.ForceDeleted) != 0 {
-		t.Errorf("kept what is gone: %+v", page.ForceDeleted)
+		t.Errorf("kept entries of remnants that are gone: %+v", page.ForceDeleted)
 	}
 }
 
-// An entry stays as long as something of the machine may be there.
+// An entry stays as long as something of the machine may exist.
 //
 // Rule: left-instance-removed.
-func TestWhatMayRemainIsNamedUntilTheCloudShowsThatItDoesNot(t *testing.T) {
+func TestForceDeletedEntryStaysUntilNothingIsFound(t *testing.T) {
 	for name, tc := range map[string]struct {
 		prevent func(*world)
 		allow   func(*world)
 	}{
-		"the cloud cannot be asked": {
+		"the cloud refuses the credentials": {
 			func(w *world) { w.cloud.OnList = func(string, int) error { return errors.New("401") } },
 			func(w *world) { w.cloud.OnList = nil },
 		},
-		"a part is left": {
+		"a leftover exists": {
 			func(w *world) {
 				p := part(1)
 				p.MachineKey = w.namespace + "/m-1"
@@ -99,7 +99,7 @@ func TestWhatMayRemainIsNamedUntilTheCloudShowsThatItDoesNot(t *testing.T) {
 			tc.allow(w)
 			w.pass()
 			if page, _ := w.page(); len(page.ForceDeleted) != 1 {
-				t.Error("one list was believed")
+				t.Error("the entry was removed after a single list")
 			}
 			w.pass()
 			if page, _ := w.page(); len(page.ForceDeleted) != 0 {
@@ -109,23 +109,23 @@ func TestWhatMayRemainIsNamedUntilTheCloudShowsThatItDoesNot(t *testing.T) {
 	}
 }
 
-// A creation may show later than the Machine goes.
+// The cloud may show an instance only after its Machine was deleted.
 //
 // Rule: left-instance-removed.
-func TestWhatMayShowLaterIsNamedUntilThen(t *testing.T) {
+func TestForceDeletedEntryStaysForMinAge(t *testing.T) {
 	s := State{Rules: rules(), Now: now, ForceDeleted: forceDeleted{"uid-1": {UID: "uid-1", Source: "ns/small", FirstSeen: ago(time.Minute)}}}
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "small"}}
 	listed := []*scope{{source: class}}
 	listed[0].sources = append(listed[0].sources, class)
 	before := map[types.UID]bool{"uid-1": true}
-	if settled, _ := s.settle(listed, before); len(settled) != 0 {
-		t.Error("it was believed at once")
+	if finished, _ := s.finishForceDeleted(listed, before); len(finished) != 0 {
+		t.Error("the entry was removed before MinAge")
 	}
 	s.Now = now.Add(s.MinAge)
-	if settled, _ := s.settle(listed, before); !settled["uid-1"] {
-		t.Error("it stays for ever")
+	if finished, _ := s.finishForceDeleted(listed, before); !finished["uid-1"] {
+		t.Error("the entry was kept after MinAge")
 	}
-	if settled, _ := s.settle(nil, before); len(settled) != 0 {
-		t.Error("nothing was listed")
+	if finished, _ := s.finishForceDeleted(nil, before); len(finished) != 0 {
+		t.Error("the entry was removed although nothing was listed")
 	}
 }

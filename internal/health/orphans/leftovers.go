@@ -10,14 +10,14 @@ import (
 
 // Leftovers are the parts of one machine in one scope that belong to no instance.
 type Leftovers struct {
-	// ID is the same in every pass. It has a space, so it is never a provider ID.
+	// ID is the same in every pass. It contains a space, so it never equals a provider ID.
 	ID    string
 	Parts []provider.Leftover
 }
 
-// group puts together the parts that one Delete removes: those of one machine in the scope of one class. Parts in
-// seen were found in another scope before; group adds what it returns.
-func group(source string, parts []provider.Leftover, seen map[string]bool) (all []Leftovers) {
+// groupLeftovers groups the parts that one Delete removes: those of one machine in the scope of one class. It skips the
+// parts in seen, which were found in another scope before, and adds the parts that it returns to seen.
+func groupLeftovers(source string, parts []provider.Leftover, seen map[string]bool) (all []Leftovers) {
 	at := map[string]int{}
 	for _, part := range parts {
 		if seen[part.ID] {
@@ -37,8 +37,8 @@ func group(source string, parts []provider.Leftover, seen map[string]bool) (all 
 	return all
 }
 
-// subject is what is decided about the parts together. They are as old as the youngest of them; where the cloud does
-// not say when one was made, they are as old as their first observation.
+// subject returns the decision to make about the parts together. Their age is that of the youngest part. If the cloud
+// does not report the age of a part, their age counts from their first observation.
 func (l *Leftovers) subject() Decision {
 	d := Decision{ID: l.ID}
 	var youngest time.Time
@@ -57,12 +57,12 @@ func (l *Leftovers) subject() Decision {
 	return d
 }
 
-// name is how messages name it.
+// name returns the name of the orphan for messages.
 func (d *Decision) name() string {
 	if len(d.Parts) == 0 {
 		return d.Instance.ProviderID
 	}
-	// The ends of the names tell most: what comes before is the same for all.
+	// Names of resources in a cloud often differ only at their end.
 	short := make([]string, len(d.Parts))
 	for i, part := range d.Parts {
 		short[i] = part[strings.LastIndex(part, "/")+1:]
@@ -70,15 +70,15 @@ func (d *Decision) name() string {
 	return "parts of machine " + d.Instance.MachineKey + " without an instance (" + strings.Join(short, " ") + ")"
 }
 
-// removeLeftovers removes the parts of a machine that has no instance. The cloud is asked for one right before: its
-// parts are its own, and go with it. The driver compares the tags of each part.
+// removeLeftovers removes the parts of a machine that has no instance. It asks the cloud for an instance right before,
+// because the parts of an existing instance must stay. The driver compares the tags of each part.
 func (c *Collector) removeLeftovers(ctx context.Context, s *scope, d *Decision) (bool, error) {
 	machine := machineOf(&d.Instance)
 	_, err := c.Cloud.Get(ctx, provider.GetRequest{Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID})
 	switch {
 	case err == nil:
-		c.log(ctx).Info("Parts are left alone: their machine has an instance, which the list lacks", "parts", d.Parts, "uid",
-			machine.UID)
+		c.log(ctx).Info("Not removing leftovers: their machine has an instance that the list lacks", "parts", d.Parts,
+			"uid", machine.UID)
 		return false, nil
 	case !provider.IsNotFound(err):
 		return false, err

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// part is one of ours without an instance, whose machine does not exist.
+// part is a leftover of this installation whose machine does not exist.
 func part(n int) provider.Leftover {
 	in := lost(n)
 	return provider.Leftover{ID: fmt.Sprintf("nic/m-%d", n), ClusterID: in.ClusterID, MachineUID: in.MachineUID,
@@ -19,13 +19,13 @@ func part(n int) provider.Leftover {
 }
 
 // Rule: leftover-parts-are-orphans.
-func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
+func TestLeftoversFollowTheRulesForInstances(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*State, []provider.Leftover)
 		want   Outcome
 	}{
-		{"they are orphans", nil, Delete},
+		{"orphans", nil, Delete},
 		{"seen for the first time", func(s *State, _ []provider.Leftover) { s.Before = nil }, Unconfirmed},
 		{"of another cluster", func(_ *State, p []provider.Leftover) { p[0].ClusterID, p[1].ClusterID = "theirs", "theirs" },
 			OtherInstallation},
@@ -41,11 +41,11 @@ func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
 			s.Instances = []provider.Instance{lost(1)}
 		}, Owned},
 		{"the API server did not answer", func(s *State, _ []provider.Leftover) { s.Live = nil }, Undetermined},
-		{"one of them is young", func(_ *State, p []provider.Leftover) {
+		{"one part is young", func(_ *State, p []provider.Leftover) {
 			p[1].LaunchTime = ago(20*time.Minute - 1)
 		}, TooYoung},
 		{"of unknown age, seen long ago", func(_ *State, p []provider.Leftover) { p[1].LaunchTime = time.Time{} }, Delete},
-		{"of unknown age, seen lately", func(s *State, p []provider.Leftover) {
+		{"of unknown age, seen recently", func(s *State, p []provider.Leftover) {
 			p[1].LaunchTime = time.Time{}
 			for id, observation := range s.Before {
 				observation.First = ago(10 * time.Minute)
@@ -54,7 +54,7 @@ func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
 		}, TooYoung},
 		{"after an outage", func(s *State, _ []provider.Leftover) { s.Stable = ago(time.Minute) }, AfterOutage},
 		{"none may be removed", func(s *State, _ []provider.Leftover) { s.MaxDeletes = 0 }, OverLimit},
-		{"they are only reported", func(s *State, _ []provider.Leftover) { s.ReportOnly = true }, Report},
+		{"orphans are only reported", func(s *State, _ []provider.Leftover) { s.ReportOnly = true }, Report},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			disk := part(1)
@@ -62,12 +62,12 @@ func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
 			parts := []provider.Leftover{part(1), disk}
 			s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{},
 				Live: map[types.UID]bool{"uid-9": true}}
-			id := group("ns/small", parts, map[string]bool{})[0].ID
+			id := groupLeftovers("ns/small", parts, map[string]bool{})[0].ID
 			s.Before = Observations{id: {Machine: "uid-1", First: ago(30 * time.Minute)}}
 			if tc.change != nil {
 				tc.change(&s, parts)
 			}
-			s.Leftovers = group("ns/small", parts, map[string]bool{})
+			s.Leftovers = groupLeftovers("ns/small", parts, map[string]bool{})
 			plan := Decide(s)
 			for _, d := range plan.Decisions {
 				if len(d.Parts) > 0 && (d.Outcome != tc.want || len(d.Parts) != 2) {
@@ -91,12 +91,12 @@ func (w *world) leave(n int, ids ...string) (l provider.Leftover) {
 }
 
 // Rule: leftover-parts-are-orphans.
-func TestPartsOfAMachineThatIsGoneAreRemovedInTheSecondPass(t *testing.T) {
+func TestLeftoversOfLostMachineAreRemovedInSecondPass(t *testing.T) {
 	w := newWorld(t)
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
-	w.classOf("twin", "small") // Leads to the same parts.
+	w.classOf("twin", "small") // The list of this class contains the same parts.
 	w.leave(1, "x/nic-0", "x/disk-0")
-	w.listing()
+	w.reconcile()
 	if page, _ := w.page(); page.Total != 1 || len(page.Entries) != 1 || page.Entries[0].ProviderID != "" ||
 		len(page.Entries[0].Parts) != 2 {
 		t.Errorf("kept %+v", page)
@@ -108,7 +108,7 @@ func TestPartsOfAMachineThatIsGoneAreRemovedInTheSecondPass(t *testing.T) {
 	if left := w.cloud.Leftovers["small"]; len(left) != 0 || w.cloud.Deletes() != 1 {
 		t.Errorf("left %v after %d deletions", left, w.cloud.Deletes())
 	}
-	w.wantEvents(fmt.Sprintf("Normal OrphanDeleted small: Instances without a Machine are being removed: parts of machine %s/m-1 without an instance (nic-0 disk-0)", w.namespace))
+	w.wantEvents(fmt.Sprintf("Normal OrphanDeleted small: Removing instances that have no Machine: parts of machine %s/m-1 without an instance (nic-0 disk-0)", w.namespace))
 	if n := w.counted("deleted"); n != 1 {
 		t.Errorf("counted %v", n)
 	}
@@ -119,7 +119,7 @@ func TestPartsOfAMachineThatIsGoneAreRemovedInTheSecondPass(t *testing.T) {
 }
 
 // Rule: leftover-parts-are-orphans.
-func TestPartsOfAMachineThatExistsAreItsOwn(t *testing.T) {
+func TestPartsOfExistingMachineAreKept(t *testing.T) {
 	w := newWorld(t)
 	launching := w.machine("launching", "small", "")
 	running := w.machine("running", "small", "sim:///recorded")
@@ -127,7 +127,7 @@ func TestPartsOfAMachineThatExistsAreItsOwn(t *testing.T) {
 		w.leave(i, fmt.Sprint("x/nic-", i))
 		w.cloud.Leftovers["small"][i].MachineUID = uid
 	}
-	w.listing()
+	w.reconcile()
 	for range 3 {
 		w.pass()
 	}
@@ -136,13 +136,13 @@ func TestPartsOfAMachineThatExistsAreItsOwn(t *testing.T) {
 	}
 }
 
-// A list lags; what is asked last decides.
+// A list may be stale, so the read right before the removal decides.
 //
 // Rule: leftover-parts-are-orphans.
-func TestPartsOfAnInstanceThatTheListLacksAreLeftAlone(t *testing.T) {
+func TestPartsOfUnlistedInstanceAreKept(t *testing.T) {
 	w := newWorld(t)
 	l := w.leave(1, "x/nic-0")
-	w.listing()
+	w.reconcile()
 	hidden := w.lost(1, func(in *provider.Instance) { in.MachineUID = l.MachineUID })
 	w.cloud.OnList = func(string, int) error { w.cloud.Vanish(hidden.ProviderID); return nil }
 	w.cloud.OnGet = func(string) error { w.cloud.Put("small", hidden); return nil }
@@ -156,6 +156,6 @@ func TestPartsOfAnInstanceThatTheListLacksAreLeftAlone(t *testing.T) {
 	w.pass()
 	w.pass()
 	if w.cloud.Deletes() != 0 || w.counted("failed") == 0 {
-		t.Errorf("%d deletions were sent although nobody knows whether there is an instance", w.cloud.Deletes())
+		t.Errorf("%d deletions were sent although the cloud did not answer whether there is an instance", w.cloud.Deletes())
 	}
 }

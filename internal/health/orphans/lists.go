@@ -17,21 +17,22 @@ import (
 const (
 	// machinesPerPage bounds what the API server and this process hold at a time.
 	machinesPerPage = 500
-	// mostPages ends a list of a driver that never comes to its last page.
-	mostPages = 100_000
+	// maxPages ends the list of a driver that never returns a last page.
+	maxPages = 100_000
 )
 
-// listInstances returns all instances and leftovers of a scope as one page, or an error: a part of them is of no use.
+// listInstances returns all instances and leftovers of a scope as one page. It fails if any page fails, because an
+// incomplete list is of no use.
 func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.ListPage, err error) {
 	req := provider.ListRequest{Class: s.class, ClusterID: c.Rules.ClusterID}
-	for range mostPages {
+	for range maxPages {
 		page, err := c.Cloud.List(ctx, req)
 		switch {
 		case err != nil:
 			return provider.ListPage{}, err
 		case page.Continue != "" && page.Continue == req.Continue:
 			return provider.ListPage{},
-				provider.Errorf(provider.Internal, "the driver's list does not get on after %d instances", len(all.Instances))
+				provider.Errorf(provider.Internal, "the driver's list returned the same page again after %d instances", len(all.Instances))
 		}
 		all.Instances = append(all.Instances, page.Instances...)
 		all.Leftovers = append(all.Leftovers, page.Leftovers...)
@@ -39,13 +40,13 @@ func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.L
 			return all, nil
 		}
 	}
-	return provider.ListPage{}, provider.Errorf(provider.Internal, "the driver's list has no end after %d instances",
+	return provider.ListPage{}, provider.Errorf(provider.Internal, "the driver's list has not ended after %d instances",
 		len(all.Instances))
 }
 
-// listMachines returns the UIDs of all Machines in the scope of this installation as the API server itself has them
-// now, all at one version. Whatever casts a uncertainty on it is an error. recorded are the provider IDs of Machines
-// that the cache does not have because they are another shard's.
+// listMachines lists the Machines of this installation at the API server, all at one resource version. It returns their
+// UIDs as live. recorded are the provider IDs of Machines of other shards, which the cache does not have. If the list
+// may be incomplete, listMachines returns an error.
 func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, recorded map[string]bool, err error) {
 	live, recorded = map[types.UID]bool{}, map[string]bool{}
 	version, token := "", ""
@@ -71,21 +72,22 @@ func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, 
 		left := list.GetRemainingItemCount()
 		switch next := list.GetContinue(); {
 		case list.GetResourceVersion() == "" || version != "" && list.GetResourceVersion() != version:
-			return nil, nil, fmt.Errorf("list all machines: the pages are of the versions %q and %q", version,
+			return nil, nil, fmt.Errorf("list all machines: the pages have different resource versions: %q and %q", version,
 				list.GetResourceVersion())
 		case next == "" && left != nil && *left > 0:
-			return nil, nil, fmt.Errorf("list all machines: the list ends with %d left", *left)
+			return nil, nil, fmt.Errorf("list all machines: the list ended %d machines early", *left)
 		case next == "":
 			return live, recorded, nil
 		case next == token:
-			return nil, nil, fmt.Errorf("list all machines: the list does not get on after %d", len(live))
+			return nil, nil, fmt.Errorf("list all machines: the API server returned the same page again after %d machines", len(live))
 		default:
 			version, token = list.GetResourceVersion(), next
 		}
 	}
 }
 
-// emptyList is for Machines: their metadata is enough where the cache has the rest.
+// emptyList returns an empty list to read Machines into. Without shards, metadata is enough, because the cache has the
+// rest.
 func (c *Collector) emptyList() client.ObjectList {
 	if !c.Rules.Shard.All() {
 		return &v1beta1.MachineList{}

@@ -18,10 +18,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A Machine whose finalizer is removed by hand leaves its Node behind, also where the cloud has removed the instance.
-// Each Node says which instance it is, and of which installation, provider and class (v1beta1.NodeAnnotationInstance).
+// If the finalizer of a Machine is removed by hand, its Node remains even after the cloud has removed the instance. The
+// mark on each Node (v1beta1.NodeAnnotationInstance) names the instance, and the installation, provider and class of
+// the machine.
 
-// lostNode is a Node of ours that has neither a Machine nor an instance, as far as the caches and the lists show.
+// lostNode is a Node of this installation that has neither a Machine nor an instance in the caches and the lists.
 type lostNode struct {
 	node    *corev1.Node
 	mark    machinestate.InstanceMark
@@ -29,9 +30,9 @@ type lostNode struct {
 	scope   *scope
 }
 
-// deleteLostNodes deletes the Nodes of instances that are gone and whose Machines are gone as well: those that two
-// passes in a row found, at most MaxDeletes.
-func (c *Collector) deleteLostNodes(ctx context.Context, known *fleet, state *State, listed []*scope,
+// deleteLostNodes deletes the Nodes whose instances and Machines are gone. It deletes a Node only if two passes in a
+// row found it, and at most MaxDeletes Nodes in one pass.
+func (c *Collector) deleteLostNodes(ctx context.Context, known *snapshot, state *State, listed []*scope,
 	found map[string]*scope) error {
 	before := c.state.lostNodes
 	c.state.lostNodes = nil
@@ -57,9 +58,9 @@ func (c *Collector) deleteLostNodes(ctx context.Context, known *fleet, state *St
 	return errors.Join(errs...)
 }
 
-// lostNodes returns the Nodes that are ours, by their marks, and have neither a Machine nor an instance. A Node whose
-// class was not listed is none of them, nor one that is Ready.
-func (c *Collector) lostNodes(nodes []*corev1.Node, known *fleet, state *State, listed []*scope,
+// lostNodes returns the Nodes that have a mark of this installation and neither a Machine nor an instance. It skips
+// Ready Nodes, and Nodes whose class was not listed.
+func (c *Collector) lostNodes(nodes []*corev1.Node, known *snapshot, state *State, listed []*scope,
 	found map[string]*scope) (lost []lostNode) {
 	machines, recorded, names := map[types.NamespacedName]bool{}, map[string]bool{}, map[string]bool{}
 	for _, m := range known.machines {
@@ -88,7 +89,7 @@ func (c *Collector) lostNodes(nodes []*corev1.Node, known *fleet, state *State, 
 		at := slices.IndexFunc(listed, func(s *scope) bool {
 			return listedBy([]*scope{s}, key.Namespace+"/"+mark.Class)
 		})
-		if at >= 0 && !c.denies(listed[at], known, found) {
+		if at >= 0 && !c.lacksRunningInstance(listed[at], known, found) {
 			lost = append(lost, lostNode{node, mark, key, listed[at]})
 		}
 	}
@@ -96,9 +97,9 @@ func (c *Collector) lostNodes(nodes []*corev1.Node, known *fleet, state *State, 
 	return lost
 }
 
-// denies reports whether the list of a scope lacks the instance of a Machine whose Node reports. Then nothing follows
-// from what it lacks: the credentials may be those of another account by now.
-func (c *Collector) denies(s *scope, known *fleet, found map[string]*scope) bool {
+// lacksRunningInstance reports whether the list of a scope lacks an instance whose Node reports. In that case the list
+// proves nothing, because the credentials may have been changed to those of another account.
+func (c *Collector) lacksRunningInstance(s *scope, known *snapshot, found map[string]*scope) bool {
 	for _, m := range known.machines {
 		if m.Spec.ProviderID == "" || !nodeReports(m) || found[m.Spec.ProviderID] != nil {
 			continue
@@ -110,7 +111,7 @@ func (c *Collector) denies(s *scope, known *fleet, found map[string]*scope) bool
 	return false
 }
 
-// deleteLostNode deletes a Node if the API server has no Machine of it, and the cloud no instance.
+// deleteLostNode deletes a Node if the API server does not have its Machine, and the cloud does not have its instance.
 func (c *Collector) deleteLostNode(ctx context.Context, lost *lostNode) error {
 	switch err := c.Live.Get(ctx, lost.machine, &v1beta1.Machine{}); {
 	case err == nil:
@@ -125,11 +126,11 @@ func (c *Collector) deleteLostNode(ctx context.Context, lost *lostNode) error {
 	})
 	switch {
 	case err == nil:
-		c.log(ctx).Info("The Node of a Machine that is gone is left alone: its instance exists", "node", lost.node.Name,
-			"providerID", lost.mark.ProviderID)
+		c.log(ctx).Info("Not deleting the Node of a lost Machine: its instance exists", "node", lost.node.Name, "providerID",
+			lost.mark.ProviderID)
 		return nil
 	case !provider.IsNotFound(err):
-		return fmt.Errorf("ask the cloud for instance %s: %w", lost.mark.ProviderID, err)
+		return fmt.Errorf("look up instance %s: %w", lost.mark.ProviderID, err)
 	}
 	return c.deleteNode(ctx, lost.node)
 }

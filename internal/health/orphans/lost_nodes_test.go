@@ -15,7 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// nodeLost makes a dead Node in both views of the target cluster, as the machine m-1 of class small left it.
+// nodeLost creates a Node that does not report in both views of the target cluster, as the lost machine m-1 of class
+// small leaves it.
 func (w *world) nodeLost(live, cached client.Client, change func(*corev1.Node, *machinestate.InstanceMark)) {
 	w.Helper()
 	for _, c := range []client.Client{live, cached} {
@@ -42,22 +43,22 @@ func (w *world) nodeLost(live, cached client.Client, change func(*corev1.Node, *
 }
 
 // Rule: node-of-lost-machine-deleted.
-func TestTheNodeOfALostMachineIsDeletedWhenItsInstanceIsGone(t *testing.T) {
+func TestNodeOfLostMachineIsDeletedWhenInstanceIsGone(t *testing.T) {
 	w := newWorld(t)
 	live, cached, _, _ := w.target()
 	w.nodeLost(live, cached, nil)
-	w.listing()
+	w.reconcile()
 	if w.nodeOf(live, "m-1").Name == "" {
-		t.Fatal("it went after one pass")
+		t.Fatal("the Node was deleted after one pass")
 	}
 	w.pass()
 	if w.nodeOf(live, "m-1").Name != "" {
-		t.Error("it stays")
+		t.Error("the Node was not deleted")
 	}
 }
 
 // Rule: node-of-lost-machine-deleted.
-func TestANodeThatMayHaveAMachineOrAnInstanceIsLeftAlone(t *testing.T) {
+func TestNodeThatMayHaveMachineOrInstanceIsKept(t *testing.T) {
 	mark := func(change func(*machinestate.InstanceMark)) func(*corev1.Node, *machinestate.InstanceMark) {
 		return func(_ *corev1.Node, m *machinestate.InstanceMark) { change(m) }
 	}
@@ -77,13 +78,13 @@ func TestANodeThatMayHaveAMachineOrAnInstanceIsLeftAlone(t *testing.T) {
 		"Ready": {node: func(n *corev1.Node, _ *machinestate.InstanceMark) {
 			n.Status.Conditions[0].Status = corev1.ConditionTrue
 		}},
-		"its machine exists":           {arrange: func(w *world) { w.machine("m-1", "small", "") }},
-		"another machine has its ID":   {arrange: func(w *world) { w.machine("m-2", "small", "sim:///gone") }},
-		"its instance is listed":       {arrange: func(w *world) { w.lost(1, func(in *provider.Instance) { in.ProviderID = "sim:///gone" }) }},
-		"an instance of it is listed":  {arrange: func(w *world) { w.lost(1) }},
-		"the instances are not listed": {arrange: func(w *world) { w.cloud.OnList = func(string, int) error { return errors.New("401") } }},
-		"the cloud shows the instance": {arrange: func(w *world) { w.cloud.OnGet = func(string) error { return fmt.Errorf("no answer") } }},
-		"the cloud denies one that runs": {arrange: func(w *world) {
+		"its machine exists":                   {arrange: func(w *world) { w.machine("m-1", "small", "") }},
+		"another machine has its ID":           {arrange: func(w *world) { w.machine("m-2", "small", "sim:///gone") }},
+		"its instance is listed":               {arrange: func(w *world) { w.lost(1, func(in *provider.Instance) { in.ProviderID = "sim:///gone" }) }},
+		"an instance of its machine is listed": {arrange: func(w *world) { w.lost(1) }},
+		"the instances are not listed":         {arrange: func(w *world) { w.cloud.OnList = func(string, int) error { return errors.New("401") } }},
+		"the cloud does not answer":            {arrange: func(w *world) { w.cloud.OnGet = func(string) error { return fmt.Errorf("no answer") } }},
+		"the list lacks a running instance": {arrange: func(w *world) {
 			m := w.machine("m-2", "small", "sim:///there")
 			w.status(m, func(s *v1beta1.MachineStatus) {
 				s.Conditions = []metav1.Condition{{Type: v1beta1.ConditionNodeHealthy,
@@ -105,25 +106,25 @@ func TestANodeThatMayHaveAMachineOrAnInstanceIsLeftAlone(t *testing.T) {
 				tc.arrange(w)
 			}
 			w.cloud.Shutdown = time.Hour
-			w.listing()
+			w.reconcile()
 			w.pass()
 			w.pass()
 			if w.nodeOf(live, "m-1").Name == "" {
-				t.Error("it was deleted")
+				t.Error("the Node was deleted")
 			}
 		})
 	}
 }
 
-// A Machine that the cache does not show, and a Node that is another's by now.
+// The cache may be stale: the Node may belong to another instance by now.
 //
 // Rule: node-of-lost-machine-deleted.
-func TestTheNodeOfALostMachineIsConfirmedLive(t *testing.T) {
+func TestNodeOfLostMachineIsReadAgainBeforeDeletion(t *testing.T) {
 	w := newWorld(t)
 	live, cached, _, _ := w.target()
 	w.nodeLost(live, cached, nil)
 	w.nodeLost(live, live, func(_ *corev1.Node, m *machinestate.InstanceMark) { m.ProviderID = "sim:///new" })
-	w.listing()
+	w.reconcile()
 	w.pass()
 	w.pass()
 	if w.nodeOf(live, "m-1").Name == "" {
@@ -131,39 +132,39 @@ func TestTheNodeOfALostMachineIsConfirmedLive(t *testing.T) {
 	}
 }
 
-// A Node whose provider ID is of a distribution's form is the Node of the orphan that it says: it holds the removal up
-// while it is Ready, and goes when the instance is gone.
+// The provider ID of a Node may have the form of its distribution. Its mark then shows that it is the Node of an
+// orphan: it blocks the removal while it is Ready, and is deleted when the instance is gone.
 //
 // Rules: ready-orphan-needs-confirmation, node-of-removed-instance-deleted.
-func TestANodeWithAnotherProviderIDIsTheNodeOfItsOrphan(t *testing.T) {
+func TestNodeMarkIdentifiesNodeOfOrphan(t *testing.T) {
 	w := newWorld(t)
 	live, cached, _, _ := w.target()
 	orphan := w.lost(1, func(in *provider.Instance) { in.NodeName = "m-1" })
 	ready := corev1.ConditionTrue
-	paint := func() {
+	updateNode := func() {
 		w.nodeLost(live, cached, func(n *corev1.Node, m *machinestate.InstanceMark) {
 			n.Spec.ProviderID, m.ProviderID = "k3s://m-1", orphan.ProviderID
 			n.Status.Conditions[0].Status = ready
 		})
 	}
-	paint()
-	w.listing()
+	updateNode()
+	w.reconcile()
 	w.pass()
 	w.wantBlocked("small", v1beta1.ReasonOrphanNodeReady, "")
 	w.want(orphan)
 	ready = corev1.ConditionUnknown
-	paint()
+	updateNode()
 	w.cloud.Shutdown = time.Hour
 	w.pass()
 	w.remember(live, cached, "m-1")
 	w.pass()
 	if w.nodeOf(live, "m-1").Name == "" {
-		t.Fatal("the Node went before its instance")
+		t.Fatal("the Node was deleted before its instance")
 	}
 	w.cloud.Vanish(orphan.ProviderID)
 	w.pass()
 	w.pass()
 	if w.nodeOf(live, "m-1").Name != "" {
-		t.Error("the Node stays")
+		t.Error("the Node was not deleted")
 	}
 }

@@ -26,23 +26,23 @@ import (
 type Target struct {
 	// Nodes reads Nodes from the cache, which has the index NodeByProviderID.
 	Nodes client.Reader
-	// Live reads and writes the cluster itself.
+	// Live reads and writes at the cluster's API server.
 	Live client.Client
-	// Drainer empties Nodes.
+	// Drainer drains Nodes.
 	Drainer Drainer
-	// Epoch tells the times between outages of the cluster apart.
+	// Epoch identifies the current time between two outages of the cluster.
 	Epoch func() uint64
 }
 
-// Drainer empties Nodes with workers of its own.
+// Drainer drains Nodes in the background.
 type Drainer interface {
 	Drain(context.Context, drain.Request) drain.Outcome
 	VolumesDetached(context.Context, drain.VolumesRequest) drain.Outcome
 	Forget(machine types.NamespacedName)
 }
 
-// nodesOf returns the Nodes of an instance that the cache has: those with its provider ID, and one of its name that has
-// none or says that it is the instance.
+// nodesOf returns the Nodes of an instance from the cache. These are the Nodes with its provider ID, and the Node with
+// its name if that Node has no provider ID or its mark names the instance.
 func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
 	if c.Target == nil {
 		return nil, nil
@@ -60,13 +60,14 @@ func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*core
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return nil, fmt.Errorf("read Node %s: %w", in.NodeName, err)
-	case named.Spec.ProviderID == "" || says(named, in):
+	case named.Spec.ProviderID == "" || markNames(named, in):
 		nodes = append(slices.Clone(nodes), named)
 	}
 	return nodes, nil
 }
 
-// liveNodesOf is nodesOf by what the cluster itself says of the Nodes that the cache has, and of the instance's name.
+// liveNodesOf checks at the API server which Nodes belong to an instance. It reads the Nodes that nodesOf finds in the
+// cache, and the Node with the name of the instance.
 func (c *Collector) liveNodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
 	cached, err := c.nodesOf(ctx, in)
 	if err != nil || c.Target == nil {
@@ -86,20 +87,22 @@ func (c *Collector) liveNodesOf(ctx context.Context, in *provider.Instance) ([]*
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return nil, fmt.Errorf("read Node %s: %w", name, err)
-		case node.Spec.ProviderID == in.ProviderID, name == in.NodeName && (node.Spec.ProviderID == "" || says(node, in)):
+		case node.Spec.ProviderID == in.ProviderID, name == in.NodeName && (node.Spec.ProviderID == "" || markNames(node, in)):
 			nodes = append(nodes, node)
 		}
 	}
 	return nodes, nil
 }
 
-// says reports whether a Node says that it is the instance, whatever form of provider ID it has.
-func says(node *corev1.Node, in *provider.Instance) bool {
+// markNames reports whether the mark of a Node names an instance. The form of the Node's own provider ID does not
+// matter.
+func markNames(node *corev1.Node, in *provider.Instance) bool {
 	mark, marked := machinestate.ParseInstanceMark(node.Annotations[v1beta1.NodeAnnotationInstance])
 	return marked && mark.ClusterID == in.ClusterID && mark.ProviderID == in.ProviderID
 }
 
-// instanceOf returns the provider ID of a Node's instance: the one that it says, else its own.
+// instanceOf returns the provider ID of a Node's instance. It is the ID in the Node's mark, or else the Node's own
+// provider ID.
 func instanceOf(node *corev1.Node) string {
 	if mark, marked := machinestate.ParseInstanceMark(node.Annotations[v1beta1.NodeAnnotationInstance]); marked {
 		return mark.ProviderID
@@ -118,9 +121,9 @@ func readiness(node *corev1.Node) corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-// nodeMayGo reports whether nothing on the Node of an orphan keeps the instance. A Node that is Ready goes only if a
-// person confirmed that, and empty, as that of a Machine does.
-func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, observation *Observation,
+// nodeAllowsRemoval reports whether the Node of an orphan does not prevent its removal. A Ready Node prevents the
+// removal unless an administrator confirmed it. After that, the Node is drained first, as for a Machine.
+func (c *Collector) nodeAllowsRemoval(ctx context.Context, in *provider.Instance, observation *Observation,
 	confirmed bool) (bool, error) {
 	nodes, err := c.liveNodesOf(ctx, in)
 	if err != nil {
@@ -131,7 +134,7 @@ func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, observ
 		switch {
 		case !ready && !draining:
 		case !confirmed:
-			c.log(ctx).Info("An instance without a Machine is left alone: its Node is Ready", "providerID", in.ProviderID,
+			c.log(ctx).Info("Not removing an orphan: its Node is Ready", "providerID", in.ProviderID,
 				"node", node.Name)
 			return false, nil
 		default:
@@ -143,8 +146,8 @@ func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, observ
 	return true, nil
 }
 
-// drain cordons a Node, empties it and waits for its volumes, and reports whether that is done. The times are those
-// of a Machine that says nothing of its own, and count anew after an outage.
+// drain cordons and drains a Node and waits until its volumes are detached. It reports whether all of that is done. The
+// timeouts are the defaults of Machines. They start again after an outage.
 func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node,
 	observation *Observation) (bool, error) {
 	node, err := drain.Cordon(ctx, c.Target.Live, node)
@@ -174,13 +177,14 @@ func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *core
 		})
 	}
 	if !outcome.Done {
-		c.log(ctx).Info("The Node of an instance without a Machine is drained before the instance is removed", "node",
-			node.Name, "progress", outcome.Message)
+		c.log(ctx).Info("Draining the Node of an orphan before its removal", "node", node.Name, "progress",
+			outcome.Message)
 	}
 	return outcome.Done, nil
 }
 
-// drainKey names the drain of an orphan's Node. No Machine can have that name.
+// drainKey names the drain of an orphan's Node. It is never equal to the key of a Machine, because a name cannot
+// contain a space.
 func drainKey(in *provider.Instance) types.NamespacedName {
 	namespace, _, _ := strings.Cut(in.MachineKey, "/")
 	return types.NamespacedName{Namespace: namespace, Name: "orphan " + in.ProviderID}
@@ -192,7 +196,7 @@ func (c *Collector) forgetDrain(in *provider.Instance) {
 	}
 }
 
-// endDrain puts the Node of an orphan back into service whose removal nobody confirms any longer.
+// endDrain stops the drain of an orphan's Node and uncordons the Node, because the removal is no longer confirmed.
 func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, observation *Observation) error {
 	if c.Target == nil || observation.Drain.UID == "" {
 		return nil
@@ -210,8 +214,8 @@ func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, observa
 	return nil
 }
 
-// markNodes marks the Nodes with the provider ID of an instance that is about to be removed, so that whoever leads
-// when it is gone deletes them: no Machine does.
+// markNodes annotates the Nodes of an instance that is about to be removed. When the instance is gone, the process that
+// leads then deletes the annotated Nodes, because no Machine does.
 func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source string) error {
 	nodes, err := c.liveNodesOf(ctx, in)
 	if err != nil {
@@ -229,15 +233,16 @@ func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source
 		}
 		if err := c.Target.Live.Patch(ctx, node,
 			client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("mark Node %s: %w", node.Name, err)
+			return fmt.Errorf("annotate Node %s: %w", node.Name, err)
 		}
 	}
 	return nil
 }
 
-// deleteNodes deletes the marked Nodes of instances that are in no list any more. One that is Ready is left: its
-// instance may live, whatever the list says. One that a Machine has is the Machine's to delete.
-func (c *Collector) deleteNodes(ctx context.Context, known *fleet, listed []*scope, found map[string]*scope) error {
+// deleteNodes deletes the annotated Nodes whose instances are in no list any more. It keeps Ready Nodes, because their
+// instances may exist whatever the lists contain. A Node whose instance a Machine has recorded is deleted by that
+// Machine.
+func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*scope, found map[string]*scope) error {
 	if c.Target == nil || !c.stable() {
 		return nil
 	}
@@ -265,7 +270,7 @@ func (c *Collector) deleteNodes(ctx context.Context, known *fleet, listed []*sco
 	return errors.Join(errs...)
 }
 
-// deleteNode deletes a Node that the cluster itself does not call Ready either.
+// deleteNode deletes a Node if the API server also shows it unchanged and not Ready.
 func (c *Collector) deleteNode(ctx context.Context, cached *corev1.Node) error {
 	node := &corev1.Node{}
 	if err := c.Target.Live.Get(ctx, client.ObjectKeyFromObject(cached), node); err != nil {
@@ -281,7 +286,7 @@ func (c *Collector) deleteNode(ctx context.Context, cached *corev1.Node) error {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete Node %s: %w", node.Name, err)
 	}
-	c.log(ctx).Info("Deleted the Node of an instance that is gone: it had no Machine", "node", node.Name, "providerID",
+	c.log(ctx).Info("Deleted a Node whose instance and Machine are gone", "node", node.Name, "providerID",
 		node.Spec.ProviderID)
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fakeDrainer drains when the test reports it.
+// fakeDrainer reports the progress that the test sets.
 type fakeDrainer struct {
 	empty, detached bool
 	asked           []drain.Request
@@ -37,7 +37,7 @@ func (d *fakeDrainer) VolumesDetached(context.Context, drain.VolumesRequest) dra
 
 func (d *fakeDrainer) Forget(types.NamespacedName) { d.forgotten++ }
 
-// target gives the world a target cluster. Its cache is a second cluster, which the test may have lag behind.
+// target gives the world a target cluster. Its cache is a second cluster, so that a test can make the cache stale.
 func (w *world) target() (live, cached client.Client, drainer *fakeDrainer, epoch *uint64) {
 	cluster := func() client.Client {
 		return fake.NewClientBuilder().WithScheme(env.Scheme()).WithStatusSubresource(&corev1.Node{}).
@@ -78,21 +78,21 @@ func (w *world) nodeOf(c client.Client, name string) *corev1.Node {
 }
 
 // Rules: ready-orphan-needs-confirmation, person-confirms-removal.
-func TestAnOrphanThatIsAReadyNodeIsDrainedBeforeItIsRemoved(t *testing.T) {
+func TestReadyNodeOfOrphanIsDrainedBeforeRemoval(t *testing.T) {
 	w := newWorld(t)
 	live, cached, drainer, epoch := w.target()
 	orphan := w.lost(1)
 	for _, c := range []client.Client{live, cached} {
 		w.node(c, "one", orphan.ProviderID, corev1.ConditionTrue)
 	}
-	w.listing()
+	w.reconcile()
 	w.pass()
 	w.pass()
 	w.want(orphan)
 	w.wantBlocked("small", v1beta1.ReasonOrphanNodeReady, orphan.ProviderID)
 	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonOrphanNodeReady); n != 1 || len(w.events) != 1 ||
 		len(drainer.asked) != 0 {
-		t.Errorf("the metric says %v, events %q, %d drains", n, w.events, len(drainer.asked))
+		t.Errorf("the metric is %v, events %q, %d drains", n, w.events, len(drainer.asked))
 	}
 
 	w.confirm("small", w.clock.Now().Add(2*time.Hour).Format(time.RFC3339))
@@ -101,7 +101,7 @@ func TestAnOrphanThatIsAReadyNodeIsDrainedBeforeItIsRemoved(t *testing.T) {
 	if !w.nodeOf(live, "one").Spec.Unschedulable || len(drainer.asked) != 1 {
 		t.Fatalf("the node is %+v after %d drains", w.nodeOf(live, "one").Spec, len(drainer.asked))
 	}
-	// The confirmation ends: the node goes back into service.
+	// When the confirmation is removed, the Node is uncordoned.
 	w.confirm("small", "")
 	w.pass()
 	w.want(orphan)
@@ -111,7 +111,7 @@ func TestAnOrphanThatIsAReadyNodeIsDrainedBeforeItIsRemoved(t *testing.T) {
 
 	w.confirm("small", w.clock.Now().Add(5*time.Hour).Format(time.RFC3339))
 	w.pass()
-	*epoch = 2 // The target cluster was unreachable: the drain has its whole time again.
+	*epoch = 2 // The target cluster was unreachable, so the drain starts again.
 	w.pass()
 	first, second := drainer.asked[1], drainer.asked[2]
 	if !second.Start.After(first.Start) || second.Epoch != 2 ||
@@ -128,7 +128,7 @@ func TestAnOrphanThatIsAReadyNodeIsDrainedBeforeItIsRemoved(t *testing.T) {
 }
 
 // Rule: ready-orphan-needs-confirmation.
-func TestAReadyNodeThatTheCacheLacksKeepsItsInstance(t *testing.T) {
+func TestReadyNodeMissingInCacheBlocksRemoval(t *testing.T) {
 	for name, id := range map[string]string{"not Ready in the cache": "", "a Node without a provider ID": "sim:///other"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -140,7 +140,7 @@ func TestAReadyNodeThatTheCacheLacksKeepsItsInstance(t *testing.T) {
 			} else {
 				w.node(live, "one", "", corev1.ConditionTrue)
 			}
-			w.listing()
+			w.reconcile()
 			w.pass()
 			w.want(orphan)
 			if w.cloud.Deletes() != 0 {
@@ -154,7 +154,7 @@ func TestAReadyNodeThatTheCacheLacksKeepsItsInstance(t *testing.T) {
 }
 
 // Rule: node-of-removed-instance-deleted.
-func TestTheDeadNodeOfACollectedInstanceIsDeleted(t *testing.T) {
+func TestNodeOfRemovedInstanceIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	live, cached, _, _ := w.target()
 	orphan := w.lost(1)
@@ -163,20 +163,20 @@ func TestTheDeadNodeOfACollectedInstanceIsDeleted(t *testing.T) {
 		w.node(c, "other", "sim:///other", corev1.ConditionUnknown)
 	}
 	w.cloud.Shutdown = time.Hour
-	w.listing()
+	w.reconcile()
 	w.pass()
 	w.want(orphan)
 	if w.nodeOf(live, "dead").Annotations[v1beta1.NodeAnnotationInstanceRemoved] != w.namespace+"/small" {
-		t.Fatal("the Node is not marked, or went before its instance")
+		t.Fatal("the Node is not annotated, or was deleted before its instance")
 	}
-	w.collector.state = state{} // Whoever leads when the instance is gone deletes the Node.
+	w.collector.state = state{} // Another process may lead when the instance is gone.
 	w.remember(live, cached, "dead")
-	// Where the list fails nobody knows whether it is gone.
+	// If the list fails, it is unknown whether the instance is gone.
 	w.cloud.Vanish(orphan.ProviderID)
 	w.cloud.OnList = func(string, int) error { return fmt.Errorf("no answer") }
 	w.pass()
 	if w.nodeOf(live, "dead").Name == "" {
-		t.Error("the Node went although the instance could not be looked for")
+		t.Error("the Node was deleted although the instances could not be listed")
 	}
 	w.cloud.OnList = nil
 	w.pass()
@@ -185,7 +185,7 @@ func TestTheDeadNodeOfACollectedInstanceIsDeleted(t *testing.T) {
 	}
 }
 
-// remember has the cache show a Node as it is.
+// remember updates a Node in the cache.
 func (w *world) remember(live, cached client.Client, name string) {
 	w.Helper()
 	is, was := w.nodeOf(live, name), w.nodeOf(cached, name)
@@ -196,7 +196,7 @@ func (w *world) remember(live, cached client.Client, name string) {
 }
 
 // Rule: node-of-removed-instance-deleted.
-func TestTheNodeOfACollectedInstanceStaysWhileItIsReadyOrAMachineHasIt(t *testing.T) {
+func TestReadyOrOwnedNodeOfRemovedInstanceIsKept(t *testing.T) {
 	w := newWorld(t)
 	live, cached, _, _ := w.target()
 	w.machine("adopted", "small", "sim:///adopted")
@@ -220,7 +220,7 @@ func TestTheNodeOfACollectedInstanceStaysWhileItIsReadyOrAMachineHasIt(t *testin
 		t.Fatal(err)
 	}
 	w.node(live, "recovered", "sim:///recovered", corev1.ConditionTrue)
-	w.listing()
+	w.reconcile()
 	w.pass()
 	for _, name := range []string{"alive", "adopted", "other", "unlisted", "recovered"} {
 		if w.nodeOf(live, name).Name == "" {

@@ -7,22 +7,21 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// pass checks all instances once, and returns what it saw for the next one.
+// pass checks all instances once. It returns a plan whose observations are the input of the next pass.
 func (c *Collector) pass(ctx context.Context, now time.Time, before Observations) Plan {
-	known, err := c.observe(ctx)
+	known, err := c.readCache(ctx)
 	if err != nil {
-		c.log(ctx).Error(err, "Orphaned instances are not looked for")
+		c.log(ctx).Error(err, "Cannot look for orphans: the cache cannot be read")
 		return Plan{}
 	}
 	forced, err := c.forceDeleted(ctx)
 	if err != nil {
-		c.log(ctx).Error(err, "Orphaned instances are not looked for: it is not known which Machines were deleted by force")
+		c.log(ctx).Error(err, "Cannot look for orphans: the record of force-deleted Machines cannot be read")
 		return Plan{}
 	}
 	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before, InstancesBefore: c.state.instances,
 		ForceDeleted: forced}
-	// By the IDs of decisions: the scope in which an instance was found is the one with which it is read again and
-	// removed.
+	// scopes are by the IDs of decisions. An instance is read again and removed with the scope in which it was found.
 	scopes := map[string]*scope{}
 	parts := map[string]bool{}
 	var listed []*scope
@@ -30,7 +29,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	for _, s := range scopesKnown {
 		found, err := c.listInstances(ctx, s)
 		if err != nil {
-			c.log(ctx).Error(err, "The instances of a scope are left alone: they cannot be listed", "source", nameOf(s.source))
+			c.log(ctx).Error(err, "Cannot list the instances of a scope, so its orphans are not collected", "source", nameOf(s.source))
 			unlisted = append(unlisted, unlistedFor(s, err)...)
 			continue
 		}
@@ -41,61 +40,61 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 				state.Instances = append(state.Instances, in)
 			}
 		}
-		for _, leftovers := range group(nameOf(s.source), found.Leftovers, parts) {
+		for _, leftovers := range groupLeftovers(nameOf(s.source), found.Leftovers, parts) {
 			if scopes[leftovers.ID] == nil {
 				scopes[leftovers.ID] = s
 				state.Leftovers = append(state.Leftovers, leftovers)
 			}
 		}
 	}
-	c.suspect(ctx, listed, scopes)
+	c.checkMissingInstances(ctx, listed, scopes)
 	if state.candidates() {
 		if state.Live, state.Elsewhere, err = c.listMachines(ctx); err != nil {
-			c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which Machines there are")
+			c.log(ctx).Error(err, "Not removing orphans: the Machines cannot be listed")
 		}
 	}
 	if err := c.confirmLive(ctx, &state, scopes); err != nil {
 		state.Live = nil
-		c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which may be removed")
+		c.log(ctx).Error(err, "Not removing orphans: their Nodes or the confirmations of their removal cannot be read")
 	}
-	// Listing may have taken long: it is what is so now that counts.
+	// Listing may have taken long, so read the current state.
 	state.Stable, _ = c.Reach.StableSince()
 	state.Listed = c.Clock.Now()
 	plan := Decide(state)
 	c.carryOut(ctx, known, plan, scopes, state.Confirmed)
 	c.reportBlocked(ctx, &state, plan, listed, scopes)
 	if err := c.deleteNodes(ctx, known, listed, scopes); err != nil {
-		c.log(ctx).Error(err, "Cannot delete the Nodes of instances that were removed")
+		c.log(ctx).Error(err, "Cannot delete the Nodes of removed orphans")
 	}
 	if err := c.deleteLostNodes(ctx, known, &state, listed, scopes); err != nil {
-		c.log(ctx).Error(err, "Cannot delete the Nodes of instances that are gone")
+		c.log(ctx).Error(err, "Cannot delete the Nodes of lost Machines whose instances are gone")
 	}
 	page := pageOf(plan, scopes, unlisted)
-	var settled map[string]bool
-	settled, c.state.unseen = state.settle(listed, c.state.unseen)
-	page.Settle(settled)
-	c.keep(ctx, now, page)
+	var finished map[string]bool
+	finished, c.state.unseen = state.finishForceDeleted(listed, c.state.unseen)
+	page.DropForceDeleted(finished)
+	c.record(ctx, now, page)
 	return plan
 }
 
-// suspect triggers the Machines whose instances are missing in the list of their scope and in all other lists: an
-// instance that another scope lists still exists.
-func (c *Collector) suspect(ctx context.Context, listed []*scope, found map[string]*scope) {
+// checkMissingInstances makes the controllers of Machines check their instances if no list contains them. An instance
+// that only the list of another scope contains still exists.
+func (c *Collector) checkMissingInstances(ctx context.Context, listed []*scope, found map[string]*scope) {
 	for _, s := range listed {
 		for _, m := range s.machines {
 			if found[m.Spec.ProviderID] == nil {
-				c.log(ctx).Info("The provider's list lacks the instance of a Machine, which is to ask for it", "machine", nameOf(m),
-					"providerID", m.Spec.ProviderID)
+				c.log(ctx).Info("The instance of a Machine is missing in the provider's lists: checking the instance", "machine",
+					nameOf(m), "providerID", m.Spec.ProviderID)
 				c.CheckInstance(m)
 			}
 		}
 	}
 }
 
-// carryOut does what was decided, and notes it in the plan's observations.
-func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scopes map[string]*scope,
+// carryOut applies the decisions, and updates the observations of the plan accordingly.
+func (c *Collector) carryOut(ctx context.Context, known *snapshot, plan Plan, scopes map[string]*scope,
 	confirmed map[string]bool) {
-	var changes changes
+	var batch eventBatch
 	for i := range plan.Decisions {
 		d := &plan.Decisions[i]
 		in := &d.Instance
@@ -109,7 +108,7 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 		switch outcome := d.Outcome; outcome {
 		case Delete:
 			if !c.stable() || ctx.Err() != nil {
-				log.Info("An orphaned instance is left alone for now")
+				log.Info("Not removing an orphan now: a cluster does not answer, or this process stops leading")
 				continue
 			}
 			observation.Attempts++
@@ -121,23 +120,23 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 			}
 			switch {
 			case err != nil:
-				log.Error(err, "Cannot remove an orphaned instance")
+				log.Error(err, "Cannot remove an orphan")
 				c.Metrics.count(actionFailed)
-				changes.add(at.source, reasonFailed, d.name()+": "+string(provider.CodeOf(err)))
+				batch.add(at.source, reasonFailed, d.name()+": "+string(provider.CodeOf(err)))
 			case removed && !observation.Reported:
-				log.Info("Removed an orphaned instance: it has no Machine")
+				log.Info("Removed an orphan")
 				c.Metrics.count(actionDeleted)
-				changes.add(at.source, reasonDeleted, d.name())
+				batch.add(at.source, reasonDeleted, d.name())
 				observation.Reported = true
 			}
 			plan.Observations[d.ID] = observation
 		case MostOrphaned, NodeReady:
 			if err := c.endDrain(ctx, in, &observation); err != nil {
-				log.Error(err, "Cannot put the Node of an instance without a Machine back into service")
+				log.Error(err, "Cannot uncordon the Node of an orphan")
 			}
 			if !observation.Warned {
-				log.Info("An instance without a Machine is not removed until a person confirms", "reason", blockedReasons[outcome])
-				changes.add(at.source, reasonBlocked, d.name())
+				log.Info("An orphan is not removed until an administrator confirms its removal", "reason", blockedReasons[outcome])
+				batch.add(at.source, reasonBlocked, d.name())
 				observation.Warned = true
 			}
 			plan.Observations[d.ID] = observation
@@ -146,30 +145,30 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 				continue
 			}
 			if outcome == Report {
-				log.Info("Found an orphaned instance, which is only reported: it has no Machine")
+				log.Info("Found an orphan, and left it in place because of --orphan-action=report")
 				c.Metrics.count(actionReported)
-				changes.add(at.source, reasonFound, d.name())
+				batch.add(at.source, reasonFound, d.name())
 			} else {
-				log.Info("Found an instance of a Machine that has another one; it is left alone", "recorded",
-					known.recorded[in.MachineUID])
+				log.Info("Found a second instance of a Machine, and left it in place", "recorded", known.recorded[in.MachineUID])
 				c.Metrics.count(actionDuplicate)
-				changes.add(known.machines[in.MachineUID], reasonDuplicate, in.ProviderID)
+				batch.add(known.machines[in.MachineUID], reasonDuplicate, in.ProviderID)
 			}
 			observation.Reported = true
 			plan.Observations[d.ID] = observation
 		case Owned:
 		default:
-			log.V(1).Info("An instance is left alone", "outcome", outcome)
+			log.V(1).Info("Left an instance in place", "outcome", outcome)
 		}
 	}
-	changes.report(c.Recorder)
+	batch.report(c.Recorder)
 }
 
-// remove empties the Node of an instance that a person lets go, reads the instance again and, if it is what it was,
-// begins or goes on to remove it. It reports whether it did.
+// remove removes an orphan, and reports whether its deletion was requested. If the removal was confirmed and the Node
+// is Ready, it drains the Node first. It then reads the instance again, and continues only if the instance has not
+// changed.
 func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance, observation *Observation,
 	confirmed bool) (bool, error) {
-	if drained, err := c.nodeMayGo(ctx, planned, observation, confirmed); err != nil || !drained {
+	if drained, err := c.nodeAllowsRemoval(ctx, planned, observation, confirmed); err != nil || !drained {
 		return false, err
 	}
 	machine := machineOf(planned)
@@ -178,11 +177,11 @@ func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Inst
 	})
 	switch {
 	case provider.IsNotFound(err):
-		return false, nil // It went by itself; or this read is behind, and the next list shows it again.
+		return false, nil // The instance is gone, or this read is stale and the next list shows the instance again.
 	case err != nil:
 		return false, err
 	case !Confirm(c.Rules, planned, read):
-		c.log(ctx).Info("An instance is not what it was in the list, and is left alone", "providerID", planned.ProviderID)
+		c.log(ctx).Info("Not removing an orphan: it changed since it was listed", "providerID", planned.ProviderID)
 		return false, nil
 	}
 	if err := c.markNodes(ctx, planned, nameOf(s.source)); err != nil {

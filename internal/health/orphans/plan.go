@@ -12,166 +12,173 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Rules are what the user decides about orphans.
+// Rules are the settings of the user for orphans.
 type Rules struct {
-	// ClusterID is what marks the instances of this installation.
+	// ClusterID is in the tags of the instances of this installation.
 	ClusterID string
-	// Namespace is the only one of this installation; empty means all.
+	// Namespace is the only namespace of this installation. Empty means all namespaces.
 	Namespace string
-	// Shard is the part of the namespaces whose instances are judged; the zero value is all.
+	// Shard is the part of the namespaces whose instances are checked. The zero value is all namespaces.
 	Shard sharding.Shard
-	// Period is the time between two passes. For as long, nothing is removed after an outage.
+	// Period is the time between two passes. Nothing is removed until one period after an outage.
 	Period time.Duration
-	// MinAge is the age from which an instance can be an orphan.
+	// MinAge is the age at which an instance without a Machine can be an orphan.
 	MinAge time.Duration
-	// MaxDeletes is how many are removed in one pass.
+	// MaxDeletes is the maximum number of orphans that one pass removes.
 	MaxDeletes int
-	// ReportOnly leaves all of them where they are.
+	// ReportOnly reports orphans instead of removing them.
 	ReportOnly bool
 }
 
-// State is what one pass knows.
+// State is the input of the decisions of one pass.
 type State struct {
 	Rules
 	Now time.Time
-	// Listed is when the last list was read: what is seen for the first time may be no older. Default Now.
+	// Listed is when the last list was read. The first observation of an orphan counts from then. The default is Now.
 	Listed time.Time
-	// Stable is since when this process leads and both clusters answer; zero if it is not so now.
+	// Stable is since when this process leads and both clusters answer. It is zero if that is not the case now.
 	Stable time.Time
-	// Instances are those in complete lists, each once.
+	// Instances are the instances in complete lists, each once.
 	Instances []provider.Instance
 	// Leftovers are the parts in the same lists that belong to no instance.
 	Leftovers []Leftovers
-	// Recorded are the provider IDs that Machines had in the cache before the instances were listed, by the UID of the
-	// Machine. It is empty for one that has none.
+	// Recorded are the provider IDs that the Machines in the cache had before the instances were listed, by the UID of the
+	// Machine. The ID is empty for a Machine without one.
 	Recorded map[types.UID]string
-	// Live are the UIDs in a consistent and unfiltered list of Machines that the API server gave after the instances were
-	// listed; nil if there is none.
+	// Live are the UIDs in a consistent, unfiltered list of Machines that the API server returned after the instances were
+	// listed. It is nil if there is no such list.
 	Live map[types.UID]bool
-	// Elsewhere has the provider IDs that Machines of other shards had recorded in that list.
+	// Elsewhere are the provider IDs that Machines of other shards had recorded in that list.
 	Elsewhere map[string]bool
-	// Before is what the pass before has left, and InstancesBefore its Plan's Instances; nil if there was none.
+	// Before are the observations of the pass before. InstancesBefore are the Instances of its Plan. Both are nil if there
+	// was no pass before.
 	Before          Observations
 	InstancesBefore map[string]int
 
-	// NodeReady has the names of Ready Nodes, by the IDs of the instances without a Machine that they belong to.
+	// NodeReady has the names of Ready Nodes, by the ID of the instance without a Machine that the Node belongs to.
 	NodeReady map[string]string
-	// Blocked says that a class or, right after a restart, the Ledger reports MostInstancesOrphaned.
+	// Blocked means that a class reports MostInstancesOrphaned, or that the Ledger does right after a restart.
 	Blocked bool
-	// Confirmed has the IDs of what was found with a class by which a person lets orphans be removed now, and of what
-	// Machines left that were deleted by force.
+	// Confirmed has the IDs of orphans that may be removed now. They were found with a class on which an administrator
+	// confirmed the removal, or force-deleted Machines left them.
 	Confirmed map[string]bool
-	// ForceDeleted are the Machines that were deleted by force although something of them may remain.
+	// ForceDeleted are the force-deleted Machines that may have left something in the cloud.
 	ForceDeleted forceDeleted
 }
 
-// Observations are the orphans, and the duplicates, of one pass by the IDs of their decisions. What a pass did not
-// see, or could not judge, is not among them.
+// Observations are the orphans and duplicates of one pass, by the IDs of their decisions. Orphans that the pass did not
+// see, or could not whose, are not included.
 type Observations map[string]Observation
 
-// Observation is what is kept about one.
+// Observation is what is remembered about one orphan or duplicate.
 type Observation struct {
-	// Machine is the UID in its tags. Another one makes it another instance.
+	// Machine is the UID of the Machine in its tags. With another UID, it is another instance.
 	Machine types.UID
-	// Duplicate tells a duplicate from an orphan.
+	// Duplicate is true for a duplicate and false for an orphan.
 	Duplicate bool
 	// First is when it was first seen.
 	First time.Time
-	// Attempts counts the calls that should remove it.
+	// Attempts is the number of attempts to remove it.
 	Attempts int
-	// Reported says that it was counted and made known.
+	// Reported means that it was counted in the metric and reported by an event.
 	Reported bool
-	// Blocked says that it was one of most instances when they lost their Machines. Machines that are created in their
-	// place make it one of few, and change nothing about that.
+	// Blocked means that most instances lost their Machines together with this one. It stays true when replacements of the
+	// lost Machines turn the orphans into a minority.
 	Blocked bool
-	// Warned says that an event reported that it is not removed until a person confirms.
+	// Warned means that an event reported that its removal waits for a confirmation.
 	Warned bool
 	// Drain is the drain of its Node, if one began.
 	Drain Drain
 }
 
-// Drain is a drain of the Node of an instance without a Machine.
+// Drain is a drain of the Node of an orphan.
 type Drain struct {
-	// Node and UID of the Node; empty if no drain began.
+	// Node and UID identify the Node. They are empty if no drain began.
 	Node string
 	UID  types.UID
-	// Began is when the drain began, in a time without an outage of the target cluster, which Epoch tells.
+	// Began is when the drain began. Epoch identifies the time between two outages of the target cluster in which it
+	// began.
 	Began time.Time
 	Epoch uint64
 }
 
-// Outcome is what is made of an instance, and why.
+// Outcome is the decision about an instance or about leftovers.
 type Outcome string
 
 const (
-	// Delete is for what is removed now.
+	// Delete means that it is removed now.
 	Delete Outcome = "Delete"
-	// Report is for what would be removed if only reports were not asked for.
+	// Report means that it would be removed if Rules.ReportOnly were false.
 	Report Outcome = "Report"
-	// Duplicate is for an instance of a Machine that has another one. It is left alone: only the Machine's own
-	// controller can know what is going on.
+	// Duplicate means that the Machine of the instance has another instance. The instance is kept, because only the
+	// Machine's own controller knows the state of the Machine.
 	Duplicate Outcome = "Duplicate"
 
-	// MostOrphaned is for one of so many that lost their Machines at once that there is none removed until a person
+	// MostOrphaned means that most instances lost their Machines at once. None of them is removed until an administrator
 	// confirms.
 	MostOrphaned Outcome = "MostOrphaned"
-	// NodeReady is for one whose Node is Ready. It is not removed until a person confirms.
+	// NodeReady means that the Node of the instance is Ready. It is not removed until an administrator confirms.
 	NodeReady Outcome = "NodeReady"
 
-	// The other ones leave it where it is.
+	// With all outcomes below, it is kept.
 
-	// OtherInstallation is for an instance of another installation, or of another shard, by its cluster id or its
-	// namespace.
+	// OtherInstallation means that the cluster ID or the namespace in the tags is that of another installation or another
+	// shard.
 	OtherInstallation Outcome = "OtherInstallation"
-	// Untagged is for one that does not say whose it is.
+	// Untagged means that the tags do not identify a Machine.
 	Untagged Outcome = "Untagged"
-	// Owned is for one that has a Machine, and for parts whose machine has an instance.
+	// Owned means that the instance has a Machine, or that the leftovers are parts of a machine that has an instance.
 	Owned Outcome = "Owned"
-	// Undetermined is for one without a Machine in the cache, when the API server could not be asked.
+	// Undetermined means that the cache has no Machine for it, and that the API server could not be asked.
 	Undetermined Outcome = "Undetermined"
-	// Unconfirmed is for an orphan, or a duplicate, that the pass before did not see.
+	// Unconfirmed means that the pass before did not see this orphan or duplicate.
 	Unconfirmed Outcome = "Unconfirmed"
-	// TooYoung is for one that may just have been made.
+	// TooYoung means that it may just have been created.
 	TooYoung Outcome = "TooYoung"
-	// AfterOutage is for one that is seen too soon after an outage.
+	// AfterOutage means that the last outage ended less than a period ago.
 	AfterOutage Outcome = "AfterOutage"
-	// OverLimit is for those that are too many for one pass.
+	// OverLimit means that this pass already removes Rules.MaxDeletes orphans.
 	OverLimit Outcome = "OverLimit"
-	// ForceDeleted is for what a Machine that was deleted by force may have left, and no list has shown yet.
+	// ForceDeleted is the outcome of ledger entries for Machines that were force-deleted and may have left something that
+	// no list has shown yet.
 	ForceDeleted Outcome = "ForceDeleted"
 )
 
-// Decision is about one instance, or about the parts of one machine that belong to no instance.
+// Decision is the decision about one instance, or about the leftovers of one machine.
 type Decision struct {
-	// ID is the instance's provider ID, or that of Leftovers.
+	// ID is the provider ID of the instance, or the ID of Leftovers.
 	ID string
-	// Instance has, where Parts are not empty, only what their tags say and when they were made.
+	// Instance has only the tags and the launch time if Parts is not empty.
 	Instance provider.Instance
-	// Parts are the names of leftovers; empty for an instance.
+	// Parts are the IDs of the leftovers. It is empty for an instance.
 	Parts   []string
 	Outcome Outcome
 }
 
-// Plan is what follows from a State.
+// Plan is the result of Decide.
 type Plan struct {
-	// Decisions are about all instances and leftovers, in the order of their IDs, but for those to be removed: of them,
-	// who was tried least often and was seen first is first.
+	// Decisions are about all instances and leftovers, in the order of their IDs. The ones to remove come first: those
+	// with the fewest attempts, and among them those that were seen first.
 	Decisions []Decision
-	// Observations are for the next pass, and so is Instances: how many there are that carry our tags, by namespace; ""
-	// has all.
+	// Observations and Instances are inputs of the next pass. Instances are the numbers of instances with this
+	// installation's tags by namespace. The key "" has the total.
 	Observations Observations
 	Instances    map[string]int
 }
 
-// Decide tells orphans from what only looks like them. It removes an instance only if it carries our cluster id, the
-// UID of a Machine and a namespace of ours; if that Machine is neither at the API server nor in the cache, and no
-// other one has recorded the instance; if the same was so in the pass before; and if it is old enough. A Machine's
-// absence counts, since the list of Machines was taken after that of the instances: nothing is made for a Machine
-// that is not there yet, and a Machine does not go before its instance. For parts without an instance the same holds,
-// and there must be no instance of their machine in the lists.
+// Decide finds the orphans and decides which ones to remove. It removes an instance only under all of these conditions:
 //
-// What shows that the bookkeeping was lost, and not the instance, has it wait for a person: most instances lost their
-// Machines at once, or its Node is Ready.
+//   - The tags have this installation's cluster ID, the UID of a Machine, and one of this installation's namespaces.
+//   - The Machine is neither in the cache nor at the API server, and no other Machine has recorded the instance.
+//   - Both were also true in the pass before.
+//   - The instance is old enough.
+//
+// The absence of the Machine proves something because Machines are listed after instances: nothing is created for a
+// Machine that does not exist yet, and a Machine is not deleted before its instance. The same rules apply to leftovers.
+// In addition, the lists must not contain an instance of their machine.
+//
+// Two signs suggest that the Machine was lost although the instance is in use: most instances lost their Machines at
+// once, or the Node is Ready. Then the removal waits until an administrator confirms it.
 func Decide(s State) Plan {
 	p := Plan{Observations: Observations{}, Instances: map[string]int{}}
 	subjects, outcomes := s.subjects()
@@ -193,7 +200,7 @@ func Decide(s State) Plan {
 			case !again:
 				outcome = Unconfirmed
 			case outcome == Delete:
-				outcome = s.when(d.ID, in, observation)
+				outcome = s.orphanOutcome(d.ID, in, observation)
 			}
 		}
 		d.Outcome = outcome
@@ -215,7 +222,7 @@ func Decide(s State) Plan {
 	return p
 }
 
-// subjects returns what is decided about, and whose each is.
+// subjects returns everything that a decision is needed for, each with the outcome of classify.
 func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	claimed := map[string]bool{}
 	for _, id := range s.Recorded {
@@ -231,14 +238,14 @@ func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	}
 	outcomes = make([]Outcome, len(subjects))
 	for i := range subjects {
-		outcomes[i] = s.whose(&subjects[i], claimed, listed)
+		outcomes[i] = s.classify(&subjects[i], claimed, listed)
 	}
 	return subjects, outcomes
 }
 
-// whose tells whose an instance is, or parts are: Delete if it has no owner. listed are the machines of the listed
-// instances.
-func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Outcome {
+// classify returns Delete if an instance or leftovers have no owner, else the reason why they are kept. claimed are the
+// provider IDs that Machines have recorded. listed are the UIDs of the Machines of listed instances.
+func (s *State) classify(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Outcome {
 	in := &d.Instance
 	namespace, name, named := strings.Cut(in.MachineKey, "/")
 	switch {
@@ -268,21 +275,23 @@ func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID
 }
 
 const (
-	// leastForMost is how many orphans at once may be too many: one or two are what a cut-off creation or a removed
-	// finalizer leaves behind, also where there are few instances or no others. Three of three machines may be a whole
+	// minMostOrphaned is the lowest number of orphans that can be most instances. An interrupted creation or a removed
+	// finalizer leaves one or two orphans behind, which may be all instances there are. Three of three may be a whole
 	// cluster.
-	leastForMost = 3
-	// mostOrphanedDivisor makes half of the instances most of them: what replaced each orphan must not hide that all
-	// were lost.
+	minMostOrphaned = 3
+	// mostOrphanedDivisor makes half of the instances count as most of them. Otherwise, replacements of all lost machines
+	// would hide the loss.
 	mostOrphanedDivisor = 2
-	// everywhere is the name of no namespace: that of all together.
+	// everywhere is the key of the total of all namespaces.
 	everywhere = ""
 )
 
-// mostOrphaned returns the namespaces in which most instances have no Machine, everywhere if that is so of all
-// together. It counts the orphans that the pass before saw too, since a list may show for a while what Machines removed
-// in order, and compares them with the instances of both passes, whichever were fewer. What is being terminated does
-// not count, nor what Machines left that were deleted by force. instances takes the numbers of this pass.
+// mostOrphaned returns the namespaces in which most instances have no Machine. It includes everywhere if that is true
+// of all namespaces together. It writes the numbers of instances of this pass into instances.
+//
+// Only orphans that the pass before saw too count, because a list may still show instances that Machines removed in
+// order. Their number is compared with the number of instances of this pass or of the pass before, whichever is lower.
+// Instances that are being terminated and remnants of force-deleted Machines do not count.
 func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances map[string]int) map[string]bool {
 	orphaned := map[string]int{}
 	for i := range subjects {
@@ -309,7 +318,7 @@ func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances 
 		if before, known := s.InstancesBefore[namespace]; known {
 			of = min(of, before)
 		}
-		most[namespace] = n >= leastForMost && n*mostOrphanedDivisor >= of
+		most[namespace] = n >= minMostOrphaned && n*mostOrphanedDivisor >= of
 	}
 	return most
 }
@@ -319,11 +328,11 @@ func namespaceOf(in *provider.Instance) string {
 	return namespace
 }
 
-// when shows whether an orphan's time has come.
-func (s *State) when(id string, in *provider.Instance, seen Observation) Outcome {
+// orphanOutcome decides whether an orphan is removed now.
+func (s *State) orphanOutcome(id string, in *provider.Instance, seen Observation) Outcome {
 	switch {
 	case seen.Blocked && !s.Confirmed[id] && !s.ReportOnly:
-		// Not only when its time has come: until the class says it, a restart forgets that most were lost.
+		// This check comes first. Until the class reports it, a restart forgets that most instances were lost.
 		return MostOrphaned
 	case !s.isOld(in, seen.First, s.Now):
 		return TooYoung
@@ -346,11 +355,11 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// clockDifference is by how much the provider's clock may differ from ours.
+// clockDifference is the largest expected difference between the clocks of the provider and of this process.
 const clockDifference = 15 * time.Minute
 
-// isOld reports whether an instance that was first seen at a time is older than MinAge. The provider's time alone
-// proves that only if it says more than its clock may be wrong.
+// isOld reports whether an instance is older than MinAge. first is when it was first seen. The provider's time alone is
+// enough only if it exceeds MinAge by clockDifference.
 func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
 	known := now.Sub(first) >= r.MinAge
 	if in.LaunchTime.IsZero() {
@@ -360,7 +369,7 @@ func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
 	return reported >= r.MinAge+clockDifference || reported >= r.MinAge && known
 }
 
-// Confirm reports whether an instance is, as it was read a moment ago, still what the plan wants to remove.
+// Confirm reports whether an instance that was read just now is still the one that the plan removes.
 func Confirm(r Rules, planned, read *provider.Instance) bool {
 	return read != nil && r.ClusterID != "" &&
 		read.ProviderID == planned.ProviderID &&
@@ -370,12 +379,12 @@ func Confirm(r Rules, planned, read *provider.Instance) bool {
 		(read.LaunchTime.IsZero() || read.LaunchTime.Equal(planned.LaunchTime))
 }
 
-// candidates reports whether the cache alone cannot tell whose all instances are.
+// candidates reports whether some instances can be classified only with a list of Machines from the API server.
 func (s *State) candidates() bool {
 	return slices.ContainsFunc(Decide(*s).Decisions, func(d Decision) bool { return d.Outcome == Undetermined })
 }
 
-// orphans returns what has no Machine, whatever is decided about it.
+// orphans returns all instances and leftovers without a Machine, whatever the decision about them.
 func (s *State) orphans() (all []Decision) {
 	subjects, outcomes := s.subjects()
 	for i := range subjects {

@@ -20,7 +20,7 @@ func rules() Rules {
 	return Rules{ClusterID: "ours", Period: 30 * time.Minute, MinAge: 20 * time.Minute, MaxDeletes: 10}
 }
 
-// lost is an instance of ours that was made an hour ago for a Machine that is not there.
+// lost is an instance of this installation that was created an hour ago for a Machine that does not exist.
 func lost(n int) provider.Instance {
 	return provider.Instance{
 		ProviderID: fmt.Sprintf("sim:///i-%d", n), State: provider.StateRunning, LaunchTime: ago(time.Hour),
@@ -28,7 +28,7 @@ func lost(n int) provider.Instance {
 	}
 }
 
-// owned is an instance of ours whose Machine the API server has.
+// owned is an instance of this installation whose Machine exists at the API server.
 func owned(s *State, n int) provider.Instance {
 	in := lost(n)
 	s.Live[in.MachineUID] = true
@@ -46,14 +46,14 @@ func seen(instances ...provider.Instance) Observations {
 
 // Rules: instance-owned-by-tags, orphan-without-machine, orphan-removed-after-two-passes, orphan-removals-limited,
 // no-orphans-in-outage.
-func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
+func TestOnlyInstancesWithoutOwnerAreOrphans(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		change   func(*State, *provider.Instance)
 		want     Outcome
-		retained bool // in the observations
+		observed bool // in the observations
 	}{
-		{"it is an orphan", nil, Delete, true},
+		{"an orphan", nil, Delete, true},
 		{"its removal has begun", func(_ *State, in *provider.Instance) { in.State = provider.StateTerminating },
 			Delete, true},
 		{"seen for the first time", func(s *State, _ *provider.Instance) { s.Before = nil }, Unconfirmed, true},
@@ -66,14 +66,14 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 		{"of another cluster", func(_ *State, in *provider.Instance) { in.ClusterID = "theirs" }, OtherInstallation, false},
 		{"of a cluster whose id begins with ours", func(_ *State, in *provider.Instance) { in.ClusterID = "ours/ns" },
 			OtherInstallation, false},
-		{"of unassigned cluster", func(s *State, in *provider.Instance) { in.ClusterID, s.ClusterID = "", "" },
+		{"without a cluster ID", func(s *State, in *provider.Instance) { in.ClusterID, s.ClusterID = "", "" },
 			OtherInstallation, false},
 		{"without a UID", func(_ *State, in *provider.Instance) { in.MachineUID = "" }, Untagged, false},
 		{"without a name", func(_ *State, in *provider.Instance) { in.MachineKey = "" }, Untagged, false},
 		{"without a namespace", func(_ *State, in *provider.Instance) { in.MachineKey = "/m" }, Untagged, false},
-		{"with half a name", func(_ *State, in *provider.Instance) { in.MachineKey = "ns/" }, Untagged, false},
-		{"with no name at all", func(_ *State, in *provider.Instance) { in.MachineKey = "ns/a/b" }, Untagged, false},
-		{"without an identity", func(s *State, in *provider.Instance) {
+		{"without a name in the key", func(_ *State, in *provider.Instance) { in.MachineKey = "ns/" }, Untagged, false},
+		{"with a malformed key", func(_ *State, in *provider.Instance) { in.MachineKey = "ns/a/b" }, Untagged, false},
+		{"without a provider ID", func(s *State, in *provider.Instance) {
 			in.ProviderID = ""
 			s.Before = seen(*in)
 		}, Untagged, false},
@@ -90,28 +90,28 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 		{"its machine has another instance", func(s *State, in *provider.Instance) {
 			s.Recorded[in.MachineUID] = "sim:///other"
 		}, Unconfirmed, true},
-		{"its machine had another instance before, too", func(s *State, in *provider.Instance) {
+		{"its machine already had another instance in the pass before", func(s *State, in *provider.Instance) {
 			s.Recorded[in.MachineUID] = "sim:///other"
 			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, First: ago(time.Hour)}}
 		}, Duplicate, true},
 		{"the API server did not answer", func(s *State, _ *provider.Instance) { s.Live = nil }, Undetermined, false},
-		{"there is no machine at all", func(s *State, _ *provider.Instance) {
+		{"no machine exists", func(s *State, _ *provider.Instance) {
 			s.Live, s.Recorded = map[types.UID]bool{}, nil
 		}, Delete, true},
 		{"young", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20*time.Minute - 1) }, TooYoung, true},
-		{"old by a clock that may be wrong, and seen lately", func(s *State, in *provider.Instance) {
+		{"old by the provider's clock only, and seen recently", func(s *State, in *provider.Instance) {
 			in.LaunchTime = ago(20*time.Minute + clockDifference - 1)
 			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, First: ago(20*time.Minute - 1)}}
 		}, TooYoung, true},
-		{"old by any clock, and seen lately", func(s *State, in *provider.Instance) {
+		{"old beyond clock differences, and seen recently", func(s *State, in *provider.Instance) {
 			in.LaunchTime = ago(20*time.Minute + clockDifference)
 			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, First: ago(time.Minute)}}
 		}, Delete, true},
 		{"just old enough", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20 * time.Minute) }, Delete, true},
-		{"made in the future", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(-time.Hour) }, TooYoung, true},
+		{"created in the future", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(-time.Hour) }, TooYoung, true},
 		{"of unknown age, seen long ago", func(_ *State, in *provider.Instance) { in.LaunchTime = time.Time{} },
 			Delete, true},
-		{"of unknown age, seen lately", func(s *State, in *provider.Instance) {
+		{"of unknown age, seen recently", func(s *State, in *provider.Instance) {
 			in.LaunchTime = time.Time{}
 			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, First: ago(10 * time.Minute)}}
 		}, TooYoung, true},
@@ -119,7 +119,7 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 		{"during an outage", func(s *State, _ *provider.Instance) { s.Stable = time.Time{} }, AfterOutage, true},
 		{"long after an outage", func(s *State, _ *provider.Instance) { s.Stable = ago(30 * time.Minute) }, Delete, true},
 		{"none may be removed", func(s *State, _ *provider.Instance) { s.MaxDeletes = 0 }, OverLimit, true},
-		{"they are only reported", func(s *State, _ *provider.Instance) { s.ReportOnly = true }, Report, true},
+		{"orphans are only reported", func(s *State, _ *provider.Instance) { s.ReportOnly = true }, Report, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := lost(1)
@@ -135,15 +135,15 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 			if len(plan.Decisions) != 1 || plan.Decisions[0].Outcome != tc.want {
 				t.Errorf("decided %+v, want %s", plan.Decisions, tc.want)
 			}
-			if _, retained := plan.Observations[in.ProviderID]; retained != tc.retained {
-				t.Errorf("remembered: %t, want %t", retained, tc.retained)
+			if _, observed := plan.Observations[in.ProviderID]; observed != tc.observed {
+				t.Errorf("observed: %t, want %t", observed, tc.observed)
 			}
 		})
 	}
 }
 
 // Rule: orphan-removals-limited.
-func TestNoMoreThanTheCapAreRemovedAndNoneIsForgotten(t *testing.T) {
+func TestRemovalsAreLimitedAndFewestAttemptsComeFirst(t *testing.T) {
 	s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Live: map[types.UID]bool{}, Before: Observations{}}
 	s.MaxDeletes = 2
 	for n := range 5 {
@@ -151,7 +151,7 @@ func TestNoMoreThanTheCapAreRemovedAndNoneIsForgotten(t *testing.T) {
 		s.Instances = append(s.Instances, in, owned(&s, n+10), owned(&s, n+20))
 		s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(time.Hour)}
 	}
-	// Two resist, and must not keep the others from their turn.
+	// Two removals failed before. They must not delay the others.
 	for _, n := range []int{0, 1} {
 		observation := s.Before[lost(n).ProviderID]
 		observation.Attempts = 3
@@ -173,23 +173,23 @@ func TestNoMoreThanTheCapAreRemovedAndNoneIsForgotten(t *testing.T) {
 }
 
 // Rule: orphan-removed-after-two-passes.
-func TestWhatIsReadLastDecides(t *testing.T) {
+func TestConfirmRefusesChangedInstances(t *testing.T) {
 	planned := lost(1)
 	for name, tc := range map[string]struct {
 		change func(*provider.Instance)
 		want   bool
 	}{
-		"the same":           {func(*provider.Instance) {}, true},
-		"in another state":   {func(in *provider.Instance) { in.State = provider.StateTerminating }, true},
-		"without a birthday": {func(in *provider.Instance) { in.LaunchTime = time.Time{} }, true},
-		"another one":        {func(in *provider.Instance) { in.ProviderID += "0" }, false},
-		"of another cluster": {func(in *provider.Instance) { in.ClusterID = "theirs" }, false},
-		"of another machine": {func(in *provider.Instance) { in.MachineUID = "another" }, false},
-		"under another name": {func(in *provider.Instance) { in.MachineKey = "ns/another" }, false},
+		"the same":              {func(*provider.Instance) {}, true},
+		"in another state":      {func(in *provider.Instance) { in.State = provider.StateTerminating }, true},
+		"without a launch time": {func(in *provider.Instance) { in.LaunchTime = time.Time{} }, true},
+		"another instance":      {func(in *provider.Instance) { in.ProviderID += "0" }, false},
+		"of another cluster":    {func(in *provider.Instance) { in.ClusterID = "theirs" }, false},
+		"of another machine":    {func(in *provider.Instance) { in.MachineUID = "another" }, false},
+		"under another name":    {func(in *provider.Instance) { in.MachineKey = "ns/another" }, false},
 		"untagged": {func(in *provider.Instance) {
 			in.ClusterID, in.MachineUID, in.MachineKey = "", "", ""
 		}, false},
-		"younger than thought": {func(in *provider.Instance) { in.LaunchTime = ago(time.Minute) }, false},
+		"younger than planned": {func(in *provider.Instance) { in.LaunchTime = ago(time.Minute) }, false},
 	} {
 		read := planned
 		tc.change(&read)
@@ -198,19 +198,19 @@ func TestWhatIsReadLastDecides(t *testing.T) {
 		}
 	}
 	if Confirm(rules(), &planned, nil) {
-		t.Error("nothing was read, and it is removed")
+		t.Error("confirmed the removal of an instance that was not read")
 	}
-	noOne := planned
-	noOne.ClusterID = ""
-	if Confirm(Rules{}, &noOne, &noOne) {
-		t.Error("an installation without an id removes an instance without one")
+	untagged := planned
+	untagged.ClusterID = ""
+	if Confirm(Rules{}, &untagged, &untagged) {
+		t.Error("confirmed the removal of an instance without a cluster ID for an installation without one")
 	}
 }
 
-// Whatever the world looks like: what is removed was seen before, is old, ours, and has no Machine.
+// Decide removes only instances that were seen before, are old, belong to this installation, and have no Machine.
 //
 // Rules: instance-owned-by-tags, orphan-without-machine, orphan-removed-after-two-passes, orphan-removals-limited.
-func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
+func FuzzOnlyOrphansAreRemoved(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, uint8(3), false)
 	f.Add([]byte{255, 254, 253, 16, 32, 64, 128, 7, 15, 31, 63, 127}, uint8(0), true)
 	f.Fuzz(func(t *testing.T, bits []byte, limit uint8, listed bool) {
@@ -276,7 +276,7 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 			observation, again := before[d.ID]
 			switch {
 			case in.ClusterID != "ours" || in.MachineUID == "" || in.MachineKey[:3] != "ns/" && s.Namespace != "":
-				t.Errorf("removed %+v, which is not ours", in)
+				t.Errorf("removed %+v, which is not of this installation", in)
 			case !listed || s.Live[in.MachineUID] || cached:
 				t.Errorf("removed %+v, which has a Machine or may have one", in)
 			case !again || observation.Machine != in.MachineUID || observation.Duplicate:
@@ -292,7 +292,7 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 		}
 		for id := range plan.Observations {
 			if !slices.ContainsFunc(plan.Decisions, func(d Decision) bool { return d.ID == id }) {
-				t.Errorf("remembers %s, which is not there", id)
+				t.Errorf("there is an observation of %s, which does not exist", id)
 			}
 		}
 	})

@@ -10,18 +10,18 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Ledger keeps what the last pass found.
+// Ledger stores the result of the last pass.
 type Ledger interface {
 	Keep(ctx context.Context, page ledger.Page) error
-	// MostOrphaned reports whether a pass that was kept found most instances without a Machine.
+	// MostOrphaned reports whether a stored pass found most instances without a Machine.
 	MostOrphaned(ctx context.Context, provider, namespace string) (bool, error)
-	// ForceDeleted names the Machines that were deleted by force although something of them may remain.
+	// ForceDeleted returns the force-deleted Machines that may have left something in the cloud.
 	ForceDeleted(ctx context.Context, provider, namespace string) ([]ledger.Entry, error)
 }
 
-// keep writes down what a pass found. That this fails harms only what people can read, and what is remembered if a
-// class loses its condition as well.
-func (c *Collector) keep(ctx context.Context, now time.Time, page ledger.Page) {
+// record stores the result of a pass in the Ledger. If that fails, users see an old result, and a second record of
+// blocked removals is missing if a class also loses its condition.
+func (c *Collector) record(ctx context.Context, now time.Time, page ledger.Page) {
 	if c.Ledger == nil || ctx.Err() != nil {
 		return
 	}
@@ -29,17 +29,18 @@ func (c *Collector) keep(ctx context.Context, now time.Time, page ledger.Page) {
 	page.Provider, page.Namespace, page.Shard = named.Provider, named.Namespace, named.Shard
 	page.Written, page.Period = now, int64(c.Rules.Period/time.Second)
 	if err := c.Ledger.Keep(ctx, page); err != nil {
-		c.log(ctx).Error(err, "What is known of orphans cannot be written down")
+		c.log(ctx).Error(err, "Cannot record the orphans that the pass found")
 	}
 }
 
-// pageOf says what a pass found: what has no Machine, or is one too many for its Machine, those that are removed first.
+// pageOf returns the result of a pass: orphans and duplicates. If there are too many, those that are removed first are
+// kept.
 func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) ledger.Page {
 	page := ledger.Page{Unlisted: unlisted}
 	for _, d := range plan.Decisions {
 		observation, seen := plan.Observations[d.ID]
 		if !seen {
-			continue // It is owned, another installation's, or unknown.
+			continue // It is owned, belongs to another installation, or could not be classified.
 		}
 		page.MostOrphaned = page.MostOrphaned || observation.Blocked
 		if page.Total++; page.Total > ledger.MostEntries {
@@ -58,14 +59,14 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 		}
 		page.Entries = append(page.Entries, e)
 	}
-	// Which of them are removed first is no change.
+	// A different order of removal must not count as a change of the page.
 	slices.SortFunc(page.Entries, func(a, b ledger.Entry) int {
 		return cmp.Or(cmp.Compare(a.ProviderID, b.ProviderID), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Source, b.Source))
 	})
 	return page
 }
 
-// unlistedFor names every class that leads to a scope which could not be listed.
+// unlistedFor returns an entry for each class whose inputs lead to a scope that could not be listed.
 func unlistedFor(s *scope, err error) (all []ledger.Unlisted) {
 	for _, source := range s.sources {
 		all = append(all, ledger.Unlisted{Source: nameOf(source), Why: string(provider.CodeOf(err))})

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// page reads what is kept, and the version of the object that it is kept in.
+// page returns the page of the ledger, and the resource version of its ConfigMap.
 func (w *world) page() (ledger.Page, string) {
 	w.Helper()
 	retained := &corev1.ConfigMap{}
@@ -26,15 +26,15 @@ func (w *world) page() (ledger.Page, string) {
 }
 
 // Rule: orphan-report-kept.
-func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
+func TestResultOfPassIsRecorded(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.ReportOnly = true })
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
-	w.listing()
+	w.reconcile()
 	page, empty := w.page()
 	if page.Total != 0 || page.Period != int64((30*time.Minute)/time.Second) || page.Stopped != "" {
 		t.Errorf("kept %+v of nothing", page)
 	}
-	// The same again costs no write.
+	// An unchanged result is not written.
 	w.pass()
 	if _, version := w.page(); version != empty {
 		t.Error("a pass that found nothing new wrote")
@@ -59,9 +59,9 @@ func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
 		t.Error("a pass that found nothing new wrote")
 	}
 
-	// A process that starts has seen nothing yet; when it was first seen is known anyway.
+	// After a restart the process has no observations, but the ledger has the time of the first one.
 	w.collector = New(w.collector.Options)
-	w.listing()
+	w.reconcile()
 	if page, _ = w.page(); page.Entries[0].Outcome != string(Unconfirmed) ||
 		!page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
 		t.Errorf("kept %+v after a restart", page)
@@ -69,7 +69,7 @@ func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
 }
 
 // Rule: orphan-report-kept.
-func TestWhatCouldNotBeListedIsRetainedToo(t *testing.T) {
+func TestUnlistedClassesAreRecorded(t *testing.T) {
 	w := newWorld(t)
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
 	w.classOf("dark", "dark")
@@ -82,7 +82,7 @@ func TestWhatCouldNotBeListedIsRetainedToo(t *testing.T) {
 		}
 		return nil
 	}
-	w.listing()
+	w.reconcile()
 	page, _ := w.page()
 	want := []ledger.Unlisted{{Source: w.namespace + "/dark", Why: "CredentialsNotFound"},
 		{Source: w.namespace + "/small", Why: "Unavailable"}}
@@ -96,4 +96,4 @@ func TestWhatCouldNotBeListedIsRetainedToo(t *testing.T) {
 	}
 }
 
-var errTest = provider.Errorf(provider.Internal, "the cluster id is another one")
+var errTest = provider.Errorf(provider.Internal, "the cluster ID is another one")

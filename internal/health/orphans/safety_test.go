@@ -15,7 +15,7 @@ import (
 )
 
 // Rule: instance-owned-by-tags.
-func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
+func TestInstancesOfOthersAreNeverTouched(t *testing.T) {
 	w := newWorld(t)
 	instances := []provider.Instance{
 		w.lost(1, func(in *provider.Instance) { in.ClusterID = "theirs" }),
@@ -26,7 +26,7 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 		w.lost(6, func(in *provider.Instance) { in.MachineKey = "elsewhere/m" }),
 		w.lost(7, func(in *provider.Instance) { in.ClusterID, in.MachineUID, in.MachineKey = "", "", "" }),
 	}
-	w.listing()
+	w.reconcile()
 	for range 3 {
 		w.pass()
 	}
@@ -38,27 +38,27 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 }
 
 // Rule: orphan-without-machine.
-func TestAMachineMadeAtThatMomentKeepsItsInstance(t *testing.T) {
+func TestMachineCreatedDuringPassKeepsInstance(t *testing.T) {
 	w := newWorld(t)
 	observations := Observations{}
 	w.collector.state.observations = observations
-	made := 0
+	created := 0
 	w.cloud.OnList = func(string, int) error {
-		// The cache was read before; what it lacks must not count.
-		made++
-		m := w.machine(fmt.Sprintf("m-%d", made), "small", "")
-		in := w.lost(made, func(in *provider.Instance) { in.MachineUID = m.UID })
+		// The cache was read before, so it lacks this Machine.
+		created++
+		m := w.machine(fmt.Sprintf("m-%d", created), "small", "")
+		in := w.lost(created, func(in *provider.Instance) { in.MachineUID = m.UID })
 		observations[in.ProviderID] = Observation{Machine: m.UID, First: ago(time.Hour)}
 		return nil
 	}
-	w.listing()
-	if made != 1 || len(w.instances()) != 1 || w.cloud.Deletes() != 0 {
-		t.Errorf("%d made, %v left, %d deletions were sent", made, w.instances(), w.cloud.Deletes())
+	w.reconcile()
+	if created != 1 || len(w.instances()) != 1 || w.cloud.Deletes() != 0 {
+		t.Errorf("%d created, %v left, %d deletions were sent", created, w.instances(), w.cloud.Deletes())
 	}
 }
 
 // Rule: orphan-without-machine.
-func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
+func TestInstancesOfMachinesAreKept(t *testing.T) {
 	w := newWorld(t)
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	launching := w.machine("launching", "small", "")
@@ -70,8 +70,8 @@ func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
 	rescued := w.lost(5)
 	w.machine("rescue", "small", rescued.ProviderID)
 
-	w.listing()
-	w.wantEvents() // The list may have been taken while one took the other's place.
+	w.reconcile()
+	w.wantEvents() // The list may have been read while one replaced the other.
 	for range 3 {
 		w.pass()
 	}
@@ -79,12 +79,12 @@ func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
 	if n := len(w.instances()); n != 5 || w.cloud.Deletes() != 0 {
 		t.Errorf("%d left, %d deletions were sent", n, w.cloud.Deletes())
 	}
-	w.wantEvents("Warning StrayInstance running: The machine has instances beside the one that it has recorded, which are left alone: " + duplicate.ProviderID)
+	w.wantEvents("Warning StrayInstance running: Found and kept instances of the machine other than the recorded one: " + duplicate.ProviderID)
 	if n := w.counted("duplicate"); n != 1 {
 		t.Errorf("counted %v; the twin is %s", n, twin.ProviderID)
 	}
 
-	// Its Machine gone, a duplicate is an orphan, seen for the first time.
+	// When its Machine is gone, a duplicate is an orphan that is seen for the first time.
 	for _, m := range []*v1beta1.Machine{running, launching} {
 		if err := w.api.Delete(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -99,8 +99,8 @@ func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
 }
 
 // Rule: orphan-without-machine.
-func TestNothingIsRemovedWithoutACompleteListOfMachines(t *testing.T) {
-	var second string // the token of the second page, for the one case that needs it
+func TestNothingIsRemovedWithoutCompleteListOfMachines(t *testing.T) {
+	var second string // the token of the second page
 	for name, spoil := range map[string]func(list *metav1.PartialObjectMetadataList, page int) error{
 		"no answer": func(l *metav1.PartialObjectMetadataList, _ int) error {
 			return errors.New("dial tcp: connection refused")
@@ -154,7 +154,7 @@ func TestNothingIsRemovedWithoutACompleteListOfMachines(t *testing.T) {
 				spoilt++
 				return spoil(list.(*metav1.PartialObjectMetadataList), page)
 			}
-			w.listing()
+			w.reconcile()
 			w.pass()
 			if spoilt == 0 || strings.Contains(name, "second") && page == 0 || page > 2 {
 				t.Errorf("%d lists were spoilt, the last with page %d", spoilt, page)
@@ -163,7 +163,7 @@ func TestNothingIsRemovedWithoutACompleteListOfMachines(t *testing.T) {
 			if w.cloud.Deletes() != 0 {
 				t.Fatalf("%d deletions were sent", w.cloud.Deletes())
 			}
-			// And a pass that could not tell is none.
+			// The failed pass does not count as the first observation.
 			spoiling = false
 			w.pass()
 			w.want(orphans...)
@@ -174,35 +174,35 @@ func TestNothingIsRemovedWithoutACompleteListOfMachines(t *testing.T) {
 }
 
 // Rule: orphan-without-machine.
-func TestNoMachineAtAllIsAnAnswer(t *testing.T) {
+func TestEmptyListOfMachinesCounts(t *testing.T) {
 	w := newWorld(t)
 	w.lost(1)
-	w.listing()
+	w.reconcile()
 	w.pass()
 	w.want()
 }
 
 // Rule: no-orphans-in-outage.
-func TestNothingIsRemovedInAnOutageNorSoonAfter(t *testing.T) {
+func TestNothingIsRemovedDuringOrSoonAfterOutage(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.listing()
+	w.reconcile()
 
 	w.reach.reason = v1beta1.ReasonControlPlaneUnreachable
 	w.pass()
-	if again := w.listing(); again > 10*time.Second {
-		t.Errorf("looks after %s whether the outage is over", again)
+	if again := w.reconcile(); again > 10*time.Second {
+		t.Errorf("checks only after %s whether the outage is over", again)
 	}
 	if w.cloud.Lists() != 1 {
-		t.Errorf("the cloud was asked %d times, also in the outage", w.cloud.Lists())
+		t.Errorf("the cloud was listed %d times, want no list in the outage", w.cloud.Lists())
 	}
 	w.want(orphan)
 
-	// What was seen before the outage does not count after it.
+	// Observations from before the outage do not count after it.
 	w.reach.reason, w.reach.since = "", w.clock.Now()
-	w.listing()
+	w.reconcile()
 	w.want(orphan)
-	// An outage between two passes delays the removal by a period, too.
+	// An outage between two passes delays the removal by a period.
 	w.reach.since = w.clock.Now().Add(time.Minute)
 	w.pass()
 	w.want(orphan)
@@ -211,14 +211,14 @@ func TestNothingIsRemovedInAnOutageNorSoonAfter(t *testing.T) {
 }
 
 // Rule: no-orphans-in-outage.
-func TestAnOutageThatBeginsDuringThePassStopsIt(t *testing.T) {
+func TestOutageDuringPassStopsRemovals(t *testing.T) {
 	w := newWorld(t)
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	var orphans []provider.Instance
 	for n := range 4 {
 		orphans = append(orphans, w.lost(n))
 	}
-	w.listing()
+	w.reconcile()
 	w.cloud.OnDelete = func(string) error {
 		w.reach.reason = v1beta1.ReasonControlPlaneUnreachable
 		return nil
@@ -237,17 +237,17 @@ func TestAnOutageThatBeginsDuringThePassStopsIt(t *testing.T) {
 }
 
 // Rule: cluster-id-mismatch-stops-collection.
-func TestAnotherClusterIDStopsTheCollection(t *testing.T) {
+func TestClusterIDMismatchStopsCollection(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.listing()
-	w.mismatch = errors.New("the cluster id is another one")
+	w.reconcile()
+	w.mismatch = errors.New("the cluster ID is another one")
 	w.pass()
 	w.pass()
 	w.want(orphan)
-	w.wantEvents("Warning ClusterIDMismatch record: Orphaned instances are left alone: the cluster id is another one")
+	w.wantEvents("Warning ClusterIDMismatch record: No orphans are collected: the cluster ID is another one")
 	if w.cloud.Lists() != 1 {
-		t.Errorf("the cloud was asked %d times", w.cloud.Lists())
+		t.Errorf("the cloud was listed %d times", w.cloud.Lists())
 	}
 	w.mismatch = nil
 	w.pass()

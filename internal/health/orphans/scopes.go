@@ -20,50 +20,51 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// inputs are what a MachineClass, or the inline form of Machines, says of how to reach the cloud.
+// inputs are the data with which the cloud is reached, taken from a MachineClass or from Machines without a class.
 type inputs struct {
-	// source is the object that reports it; events about what is found with it are on that one.
+	// source is the object that the inputs come from. Events about orphans that are found with the inputs refer to it.
 	source      client.Object
 	namespace   string
 	credentials *v1beta1.LocalRef
 	spec        resolve.Resolved
 }
 
-// scope is what is listed at the cloud in one go.
+// scope is a part of a cloud that one list covers.
 type scope struct {
-	// source is the first of sources, which are all objects that lead to the scope.
+	// source is the first of sources. sources are all objects whose inputs lead to this scope.
 	source  client.Object
 	sources []client.Object
 	class   provider.Class
-	// machines are those whose instances must be in the list.
+	// machines are the Machines whose instances the list must contain.
 	machines []*v1beta1.Machine
 }
 
-// fleet is what the cache knows when a pass begins.
-type fleet struct {
-	// recorded are the provider IDs of all Machines by their UIDs, empty where there is none.
+// snapshot is the content of the cache when a pass begins.
+type snapshot struct {
+	// recorded are the provider IDs of all Machines by UID. The ID is empty for a Machine without an instance.
 	recorded map[types.UID]string
 	machines map[types.UID]*v1beta1.Machine
 	inputs   map[string]inputs
-	// users are the Machines of each of inputs that say that their instance runs.
-	users map[string][]*v1beta1.Machine
+	// expected are the Machines with a running instance, by the key of their inputs. The list must contain their
+	// instances.
+	expected map[string][]*v1beta1.Machine
 }
 
-// observe reads the cache. The Machines come first, so that whatever instance one of them had recorded was there before
-// instances are listed. They are shared with the cache and must not be changed.
-func (c *Collector) observe(ctx context.Context) (*fleet, error) {
+// readCache reads the cache. It runs before instances are listed, so that every recorded instance existed before the
+// lists. The objects are shared with the cache and must not be changed.
+func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 	namespace := client.InNamespace(c.Rules.Namespace)
 	machines, err := index.Shared[v1beta1.Machine](ctx, c.Client, &v1beta1.MachineList{}, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("list the machines that the cache knows: %w", err)
+		return nil, fmt.Errorf("list machines from the cache: %w", err)
 	}
 	classes, err := c.allClasses(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{
+	f := &snapshot{
 		recorded: map[types.UID]string{}, machines: map[types.UID]*v1beta1.Machine{},
-		inputs: map[string]inputs{}, users: map[string][]*v1beta1.Machine{},
+		inputs: map[string]inputs{}, expected: map[string][]*v1beta1.Machine{},
 	}
 	for _, class := range classes {
 		if class.Spec.Provider == c.Cloud.Name() {
@@ -78,20 +79,20 @@ func (c *Collector) observe(ctx context.Context) (*fleet, error) {
 			f.inputs[key] = inputs{m, m.Namespace, m.Spec.CredentialsRef, inlineOf(m)}
 		}
 		if in, known := f.inputs[key]; known && c.shouldBeListed(m, in) {
-			f.users[key] = append(f.users[key], m)
+			f.expected[key] = append(f.expected[key], m)
 		}
 	}
 	return f, nil
 }
 
-// allClasses returns those of the installation: also those of other shards, because an instance may be the last trace
-// of a namespace of ours, and another's class leads to it.
+// allClasses returns all classes of the installation, including those of other shards. An instance may be the only
+// remnant of a namespace of this shard, and be found only with a class of another shard.
 func (c *Collector) allClasses(ctx context.Context) ([]*v1beta1.MachineClass, error) {
 	if c.Rules.Shard.All() {
 		classes, err := index.Shared[v1beta1.MachineClass](ctx, c.Client, &v1beta1.MachineClassList{},
 			client.InNamespace(c.Rules.Namespace))
 		if err != nil {
-			return nil, fmt.Errorf("list the classes that the cache knows: %w", err)
+			return nil, fmt.Errorf("list classes from the cache: %w", err)
 		}
 		return classes, nil
 	}
@@ -106,7 +107,7 @@ func (c *Collector) allClasses(ctx context.Context) ([]*v1beta1.MachineClass, er
 	return classes, nil
 }
 
-// keyOf names the inputs of a Machine; it is empty where there are none of this provider.
+// keyOf returns the key of the inputs of a Machine. The key is empty if the Machine has no inputs for this provider.
 func (c *Collector) keyOf(m *v1beta1.Machine) string {
 	switch {
 	case m.Spec.ClassRef != nil:
@@ -127,9 +128,9 @@ func inlineOf(m *v1beta1.Machine) resolve.Resolved {
 	return resolve.Resolved{Provider: m.Spec.Provider, ProviderSpec: m.Spec.ProviderSpec.Raw}
 }
 
-// shouldBeListed reports whether a Machine must check its instance if that is in no list. One that is being made or
-// removed is checked anyway, and where the Node reports, the instance is there whatever a list says: it may be one of
-// another account, since credentials changed.
+// shouldBeListed reports whether the controller of a Machine must check the instance if no list contains it. The
+// controller checks instances that are being created or removed anyway. If the Node reports, the instance exists. If a
+// list lacks it all the same, the credentials may have been changed to those of another account.
 func (c *Collector) shouldBeListed(m *v1beta1.Machine, in inputs) bool {
 	instance := m.Status.Instance
 	if m.Spec.ProviderID == "" || !m.DeletionTimestamp.IsZero() || m.Status.FailureReason != "" ||
@@ -147,12 +148,12 @@ func nodeReports(m *v1beta1.Machine) bool {
 	})
 }
 
-// scopesOf reads the credentials and puts together what one list serves, in an order that depends on names only. What
-// has no credentials has no list.
-func (c *Collector) scopesOf(ctx context.Context, f *fleet) (scopes []*scope, unlisted []ledger.Unlisted) {
+// scopesOf reads the credentials and groups the inputs that one list covers. The order depends only on names. Inputs
+// whose credentials cannot be read are returned as unlisted.
+func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope, unlisted []ledger.Unlisted) {
 	resolver := resolve.Resolver{Secrets: c.Live}
 	found := map[[sha256.Size]byte]*scope{}
-	// What is found is reported on the first source of a scope, which is one of the shard where there is one.
+	// Orphans are reported on the first source of a scope. It belongs to this shard if any source does.
 	keys := slices.SortedFunc(maps.Keys(f.inputs), func(a, b string) int {
 		ours := func(key string) int {
 			if c.Rules.Shard.Owns(f.inputs[key].namespace) {
@@ -169,7 +170,7 @@ func (c *Collector) scopesOf(ctx context.Context, f *fleet) (scopes []*scope, un
 		}
 		credentials, err := resolver.Credentials(ctx, in.namespace, in.credentials)
 		if err != nil {
-			c.log(ctx).Info("The instances of a class are not checked: its credentials cannot be read", "source", key, "cause",
+			c.log(ctx).Info("Not checking the instances of a class: its credentials cannot be read", "source", key, "cause",
 				err.Error())
 			unlisted = append(unlisted, ledger.Unlisted{Source: nameOf(in.source), Why: v1beta1.ReasonCredentialsNotFound})
 			continue
@@ -183,18 +184,18 @@ func (c *Collector) scopesOf(ctx context.Context, f *fleet) (scopes []*scope, un
 			scopes = append(scopes, s)
 		}
 		s.sources = append(s.sources, in.source)
-		s.machines = append(s.machines, f.users[key]...)
+		s.machines = append(s.machines, f.expected[key]...)
 	}
 	return scopes, unlisted
 }
 
-// scopeName is what classes with the same credentials have in common if one list serves them all: the scope that the
-// driver names, else the specification. The two can never be equal.
+// scopeName returns what classes with the same credentials must have in common for one list to cover them all. That is
+// the scope that the driver names, or else the specification. The prefixes keep the two apart.
 func (c *Collector) scopeName(ctx context.Context, key string, in inputs, class provider.Class) string {
 	if scoper, ok := c.Cloud.(provider.Scoper); ok {
 		name, err := scoper.ListScope(class)
 		if err != nil {
-			c.log(ctx).Info("The driver cannot name the scope of a class, which is listed by itself", "source", key, "cause",
+			c.log(ctx).Info("Listing the instances of a class separately: the driver cannot name its scope", "source", key, "cause",
 				err.Error())
 		} else if name != "" {
 			return "scope/" + name
@@ -203,11 +204,11 @@ func (c *Collector) scopeName(ctx context.Context, key string, in inputs, class 
 	return "spec/" + in.spec.SpecHash()
 }
 
-// hashOf is a hash, so that no secret is kept in a second place.
+// hashOf hashes a scope and its credentials. A hash avoids a second copy of the secrets in memory.
 func hashOf(spec string, credentials provider.Credentials) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	part := func(data []byte) {
-		// With its length, so that no two sets of parts look alike.
+		// The length keeps different sequences of parts from having the same hash.
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(data))))
 		h.Write(data)
 	}

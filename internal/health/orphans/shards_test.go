@@ -16,7 +16,7 @@ import (
 )
 
 // Rule: shard-collects-its-own-orphans.
-func TestAnInstanceIsJudgedByTheShardOfItsNamespace(t *testing.T) {
+func TestShardDecidesOnInstancesOfItsNamespaces(t *testing.T) {
 	in := lost(1)
 	own := sharding.Of("ns", 2)
 	for name, tc := range map[string]struct {
@@ -24,8 +24,8 @@ func TestAnInstanceIsJudgedByTheShardOfItsNamespace(t *testing.T) {
 		elsewhere map[string]bool
 		want      Outcome
 	}{
-		"ours":            {sharding.Shard{Index: own, Count: 2}, nil, Delete},
-		"another shard's": {sharding.Shard{Index: 1 - own, Count: 2}, nil, OtherInstallation},
+		"own namespace": {sharding.Shard{Index: own, Count: 2}, nil, Delete},
+		"another shard": {sharding.Shard{Index: 1 - own, Count: 2}, nil, OtherInstallation},
 		"recorded by a Machine of another shard": {sharding.Shard{Index: own, Count: 2},
 			map[string]bool{in.ProviderID: true}, Owned},
 	} {
@@ -38,7 +38,7 @@ func TestAnInstanceIsJudgedByTheShardOfItsNamespace(t *testing.T) {
 	}
 }
 
-// inShard makes the collector that of the shard that has the test's namespace, and returns a namespace of another.
+// inShard makes the collector serve the shard of the test's namespace. It returns a namespace of the other shard.
 func (w *world) inShard() (other string) {
 	w.Helper()
 	w.collector.Rules.Namespace = ""
@@ -54,7 +54,7 @@ func (w *world) inShard() (other string) {
 	return ""
 }
 
-// moveClass takes the class small from the test's namespace to another one.
+// moveClass moves the class small from the test's namespace to another one.
 func (w *world) moveClass(to string) *v1beta1.MachineClass {
 	w.Helper()
 	class, secret := &v1beta1.MachineClass{}, &corev1.Secret{}
@@ -73,31 +73,31 @@ func (w *world) moveClass(to string) *v1beta1.MachineClass {
 	return class
 }
 
-// An instance may be the last trace of a namespace. The class of another shard leads to it, and nothing is reported on
-// that.
+// An instance may be the only remnant of a namespace. It is found with the class of another shard, which gets no
+// condition about it.
 //
 // Rule: shard-collects-its-own-orphans.
-func TestTheClassOfAnotherShardLeadsToAnOrphan(t *testing.T) {
+func TestOrphanIsFoundWithClassOfAnotherShard(t *testing.T) {
 	w := newWorld(t)
 	class := w.moveClass(w.inShard())
 	orphan := w.lost(1)
 	theirs := w.lost(2, func(in *provider.Instance) { in.MachineKey = class.Namespace + "/m" })
-	w.listing()
+	w.reconcile()
 	w.want(orphan, theirs)
 	w.pass()
 	w.want(theirs)
 }
 
 // Rule: shard-collects-its-own-orphans.
-func TestAClassOfAnotherShardIsNotReportedOn(t *testing.T) {
+func TestClassOfAnotherShardGetsNoCondition(t *testing.T) {
 	w := newWorld(t)
 	class := w.moveClass(w.inShard())
 	all := []provider.Instance{w.lost(1), w.lost(2), w.lost(3)}
-	w.listing()
+	w.reconcile()
 	w.pass()
 	w.want(all...)
 	if n := w.metric("machinist_orphans_blocked", string(v1beta1.ReasonMostInstancesOrphaned)); n != 3 {
-		t.Errorf("%v wait for a person, want 3", n)
+		t.Errorf("%v orphans are blocked, want 3", n)
 	}
 	if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
 		t.Fatal(err)
@@ -108,19 +108,19 @@ func TestAClassOfAnotherShardIsNotReportedOn(t *testing.T) {
 }
 
 // Rule: shard-collects-its-own-orphans.
-func TestAMachineOfAnotherShardMayHaveRecordedAnInstance(t *testing.T) {
+func TestInstanceRecordedInAnotherShardIsKept(t *testing.T) {
 	w := newWorld(t)
 	other := w.inShard()
 	orphan := w.lost(1)
 	w.create(&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "rescue"},
 		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}, ProviderID: orphan.ProviderID}})
 	w.collector.Client = onlyIn{w.api, w.namespace}
-	w.listing()
+	w.reconcile()
 	w.pass()
 	w.want(orphan)
 }
 
-// onlyIn is a cache with one namespace.
+// onlyIn is a cache of one namespace.
 type onlyIn struct {
 	client.Reader
 	namespace string

@@ -31,13 +31,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// administrator is one client for all tests: each new one would ask the API server for all it serves.
+// administrator is one client for all tests, because each new client discovers the whole API of the server.
 var administrator = sync.OnceValues(func() (client.WithWatch, error) {
 	return client.NewWithWatch(env.Config(), client.Options{Scheme: env.Scheme()})
 })
 
-// world is a cloud and the collector of one namespace and provider on the in-memory API server, under a clock that
-// only the test moves.
+// world is a cloud and the collector of one namespace and provider on the in-memory API server. Only the test moves its
+// clock.
 type world struct {
 	*testing.T
 	api       client.WithWatch
@@ -48,7 +48,7 @@ type world struct {
 	collector *Collector
 	registry  *prometheus.Registry
 	mismatch  error
-	// onList sees the lists of Machines at the API server, and may change or refuse them.
+	// onList is called for each list of Machines at the API server, and may change or refuse it.
 	onList    func(list client.ObjectList, o *client.ListOptions) error
 	listed    int
 	suspected []string
@@ -121,7 +121,7 @@ func (w *world) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: w.namespace, Name: name}
 }
 
-// class makes one with credentials of its own name, which open an account of that name.
+// class creates a class with credentials of the same name, which give access to an account of that name.
 func (w *world) class(name string) {
 	w.Helper()
 	w.classOf(name, name)
@@ -138,7 +138,7 @@ func (w *world) classOf(name, account string) {
 	}})
 }
 
-// sized makes a class of another specification with the credentials of the class small.
+// sized creates a class with another specification and the credentials of the class small.
 func (w *world) sized(name, size string) {
 	w.Helper()
 	w.create(&v1beta1.MachineClass{ObjectMeta: w.meta(name), Spec: v1beta1.MachineClassSpec{
@@ -147,7 +147,7 @@ func (w *world) sized(name, size string) {
 	}})
 }
 
-// confirm has a person let orphans that are found with a class be removed until a time; an empty one takes that back.
+// confirm sets until when orphans that are found with a class may be removed. An empty time removes the confirmation.
 func (w *world) confirm(class, until string) {
 	w.Helper()
 	value := "null"
@@ -161,7 +161,7 @@ func (w *world) confirm(class, until string) {
 	}
 }
 
-// unblock has somebody empty the status of a class.
+// unblock clears the status of a class, as an administrator may do.
 func (w *world) unblock(class string) {
 	w.Helper()
 	if err := w.api.Status().Patch(w.Context(), &v1beta1.MachineClass{ObjectMeta: w.meta(class)},
@@ -170,8 +170,8 @@ func (w *world) unblock(class string) {
 	}
 }
 
-// wantBlocked compares the condition OrphanRemovalBlocked of a class: its reason, "" for none, and a part of its
-// message.
+// wantBlocked checks the condition OrphanRemovalBlocked of a class. reason is empty if there must be no condition.
+// message is a part of the message.
 func (w *world) wantBlocked(class, reason, message string) {
 	w.Helper()
 	found := &v1beta1.MachineClass{}
@@ -187,7 +187,7 @@ func (w *world) wantBlocked(class, reason, message string) {
 	}
 }
 
-// machine makes one of the class, with an instance that runs if a provider ID is given.
+// machine creates a Machine of the class. With a provider ID, its instance is running.
 func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
 	w.Helper()
 	m := &v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class},
@@ -202,7 +202,7 @@ func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
 	return m
 }
 
-// sizedMachine makes one of a class that sized has made, with an instance that runs.
+// sizedMachine creates a Machine with a running instance, of a class that sized created.
 func (w *world) sizedMachine(name, class string) *v1beta1.Machine {
 	w.Helper()
 	m := w.machine(name, class, "sim:///"+name)
@@ -219,7 +219,8 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 	}
 }
 
-// lost puts an instance into an account of the cloud, made an hour ago for a Machine that is not there.
+// lost adds an instance to the account of the class small. It was created an hour ago for a Machine that does not
+// exist.
 func (w *world) lost(n int, change ...func(*provider.Instance)) provider.Instance {
 	in := lost(n)
 	in.MachineKey = fmt.Sprintf("%s/m-%d", w.namespace, n)
@@ -231,23 +232,23 @@ func (w *world) lost(n int, change ...func(*provider.Instance)) provider.Instanc
 	return in
 }
 
-// pass makes a pass, after a period.
+// pass moves the clock by a period and runs a pass.
 func (w *world) pass() {
 	w.Helper()
 	w.clock.SetTime(w.clock.Now().Add(w.collector.Rules.Period))
-	w.listing()
+	w.reconcile()
 }
 
-func (w *world) listing() time.Duration {
+func (w *world) reconcile() time.Duration {
 	w.Helper()
 	result, err := w.collector.Reconcile(w.Context(), reconcile.Request{})
 	if err != nil || result.RequeueAfter <= 0 {
-		w.Fatalf("Reconcile = %+v, %v: it never comes back", result, err)
+		w.Fatalf("Reconcile = %+v, %v: the collector is never requeued", result, err)
 	}
 	return result.RequeueAfter
 }
 
-// instances are those that are left at the cloud, oldest first.
+// instances returns the instances that exist in the cloud, oldest first.
 func (w *world) instances() (left []provider.Instance) {
 	for _, in := range w.cloud.Live() {
 		left = append(left, in.Instance)
@@ -255,7 +256,7 @@ func (w *world) instances() (left []provider.Instance) {
 	return left
 }
 
-// want compares what is left at the cloud.
+// want checks which instances exist in the cloud.
 func (w *world) want(instances ...provider.Instance) {
 	w.Helper()
 	var left, want []string
@@ -268,7 +269,7 @@ func (w *world) want(instances ...provider.Instance) {
 	slices.Sort(left)
 	slices.Sort(want)
 	if !slices.Equal(left, want) {
-		w.Errorf("left at the cloud: %v, want %v", left, want)
+		w.Errorf("instances in the cloud: %v, want %v", left, want)
 	}
 }
 
@@ -300,7 +301,7 @@ func (w *world) wantEvents(want ...string) {
 	}
 }
 
-// fakeReach is what is known of the clusters.
+// fakeReach reports the state of the clusters that the test sets.
 type fakeReach struct {
 	since  time.Time
 	reason string

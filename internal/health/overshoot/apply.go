@@ -15,25 +15,25 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// freezable reports whether there is anything that freeze would freeze.
-func freezable(f *family) bool {
+// freezable reports whether freeze would freeze any member.
+func freezable(f *fleet) bool {
 	return slices.ContainsFunc(f.members(), func(o client.Object) bool { return !frozen(o) && f.creates(o) })
 }
 
-// creates reports whether a member may come to make machines. Old sets without machines are left as they are: only
-// their deployment, which is frozen too, could have them make some.
-func (f *family) creates(o client.Object) bool {
+// creates reports whether a member may create machines. An old set without machines is not frozen, because only its
+// deployment, which is frozen too, could scale it up.
+func (f *fleet) creates(o client.Object) bool {
 	set, ok := o.(*v1beta1.MachineSet)
 	return !ok || f.deployment == nil || set.ReplicasOrDefault() > 0 || f.live[set.UID] > 0
 }
 
-// freeze labels what may create machines, the root first, and says why. What is frozen already stays as it is. It
-// reports whether it wrote anything, also with an error.
-func (r *Reconciler) freeze(ctx context.Context, f *family, live, high int) (wrote bool, err error) {
-	message := fmt.Sprintf("There are %s although at most %d may be. No more are made until some are gone.",
+// freeze labels the members that may create machines, the root first, and sets their condition Frozen. It does not
+// change members that are frozen already. It reports whether it wrote anything, even if it returns an error.
+func (r *Reconciler) freeze(ctx context.Context, f *fleet, live, high int) (wrote bool, err error) {
+	message := fmt.Sprintf("There are %s, but at most %d are allowed. No machines are created until the surplus is gone.",
 		wording.Count(live, "machine"), high)
 	if live == 1 {
-		message = fmt.Sprintf("There is 1 machine although at most %d may be. No more are made until it is gone.", high)
+		message = fmt.Sprintf("There is 1 machine, but at most %d are allowed. No machines are created until it is gone.", high)
 	}
 	for _, o := range f.members() {
 		if !frozen(o) && f.creates(o) {
@@ -50,21 +50,21 @@ func (r *Reconciler) freeze(ctx context.Context, f *family, live, high int) (wro
 			wrote = true
 			r.Recorder.Eventf(o, nil, corev1.EventTypeWarning, v1beta1.ReasonOvershoot, "Freeze", "%s", message)
 		}
-		if !ours(o) {
+		if !frozenByUs(o) {
 			continue
 		}
-		explained, err := r.explain(ctx, o, message)
+		conditionSet, err := r.setFrozen(ctx, o, message)
 		if err != nil {
 			return wrote, err
 		}
-		wrote = wrote || explained
+		wrote = wrote || conditionSet
 	}
 	return wrote, nil
 }
 
-// explain gives the condition Frozen our reason, if it has not. Owners keep it for as long as the label is there, and
-// end it when that is gone. It reports whether it wrote anything.
-func (r *Reconciler) explain(ctx context.Context, o client.Object, message string) (bool, error) {
+// setFrozen sets the condition Frozen, unless it already has the reason Overshoot. The controllers of the owners keep
+// the condition while the label exists, and end it after that. setFrozen reports whether it wrote anything.
+func (r *Reconciler) setFrozen(ctx context.Context, o client.Object, message string) (bool, error) {
 	conditions := conditionsOf(o)
 	if c := meta.FindStatusCondition(*conditions, v1beta1.ConditionFrozen); c != nil &&
 		c.Status == metav1.ConditionTrue && c.Reason == v1beta1.ReasonOvershoot {
@@ -76,21 +76,21 @@ func (r *Reconciler) explain(ctx context.Context, o client.Object, message strin
 		ObservedGeneration: o.GetGeneration(), LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	})
 	if err := r.Client.Status().Patch(ctx, o, locked(was)); err != nil {
-		return false, fmt.Errorf("say why %s is frozen: %w", o.GetName(), err)
+		return false, fmt.Errorf("set the condition Frozen of %s: %w", o.GetName(), err)
 	}
 	return true, nil
 }
 
-// thaw removes our labels, the root's first, and what asked for it. The owners report the end. It reports whether it
-// wrote anything, also with an error.
-func (r *Reconciler) thaw(ctx context.Context, f *family) (wrote bool, err error) {
+// thaw removes the labels of this package, the root's first, and the annotation unfreeze. The controllers of the owners
+// then end the condition Frozen. It reports whether it wrote anything, even if it returns an error.
+func (r *Reconciler) thaw(ctx context.Context, f *fleet) (wrote bool, err error) {
 	for _, o := range f.members() {
 		_, asked := o.GetAnnotations()[v1beta1.AnnotationUnfreeze]
-		if !ours(o) && !asked {
+		if !frozenByUs(o) && !asked {
 			continue
 		}
 		was := o.DeepCopyObject().(client.Object)
-		if ours(o) {
+		if frozenByUs(o) {
 			labels := maps.Clone(o.GetLabels())
 			delete(labels, v1beta1.LabelFreeze)
 			o.SetLabels(labels)
@@ -113,7 +113,7 @@ func conditionsOf(o client.Object) *[]metav1.Condition {
 	return &o.(*v1beta1.MachineSet).Status.Conditions
 }
 
-// locked patches an object only if nobody changed it since it was read.
+// locked returns a patch that fails with a conflict if the object was changed since it was read.
 func locked(was client.Object) client.Patch {
 	return client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
 }

@@ -2,55 +2,55 @@ package overshoot
 
 import "time"
 
-// Step is what to do with a family.
+// Step is an action on a fleet.
 type Step string
 
-// The steps. Keep changes nothing.
+// The steps. Keep does nothing.
 const (
 	Keep   Step = "keep"
 	Freeze Step = "freeze"
 	Thaw   Step = "thaw"
 )
 
-// History is what is remembered of a family. Its zero value remembers nothing.
+// History is what is remembered of a fleet. The zero value is an unknown fleet.
 type History struct {
-	// wanted is how many machines there might be when it was checked last.
+	// wanted is the number of wanted machines at the last check.
 	wanted int
-	// before is how many there might be until a while ago; it counts until the time beforeUntil.
+	// before is the number of machines that were wanted earlier. It counts until beforeUntil.
 	before      int
 	beforeUntil time.Time
-	// restUntil is until when no step is taken since there was one.
-	restUntil time.Time
-	known     bool
+	// pauseUntil is until when no further step is taken after the last one.
+	pauseUntil time.Time
+	known      bool
 }
 
-// Observation is what is seen of a family.
+// Observation is the present state of a fleet.
 type Observation struct {
 	Now time.Time
-	// Wanted is how many machines there may be: replicas, and the surge of a deployment.
+	// Wanted is the number of wanted machines: replicas, and the surge of a deployment.
 	Wanted int
-	// Recorded is how many its owners' status says that there are. Where nothing is remembered, they count as wanted
-	// before.
+	// Recorded is the number of machines in the status of the fleet's owners. If the History knows nothing, they count as
+	// wanted before.
 	Recorded int
-	// Live is how many there are that nobody deletes and that are not preserved.
+	// Live is the number of machines that are neither being deleted nor preserved.
 	Live int
-	// Frozen reports whether it is frozen for an overshoot.
+	// Frozen means that the fleet is frozen because of an overshoot.
 	Frozen bool
-	// Unfreeze reports whether a person asks that there be no freeze for now.
+	// Unfreeze means that an administrator requests the end of the freeze.
 	Unfreeze bool
 }
 
-// Decision is what follows from a observation.
+// Decision is the result of Decide.
 type Decision struct {
 	Step Step
-	// High is how many machines are tolerated.
+	// High is the tolerated number of machines.
 	High int
-	// Wait is after what time to check again without an event; zero is never.
+	// Wait is after what time to check again without an event. Zero means never.
 	Wait time.Duration
 }
 
-// Learn returns the history with what a observation says about how many machines are wanted. Whoever wants fewer than
-// before has a period to delete the others: they are no overshoot.
+// Learn returns the history with the wanted number of an observation. If fewer machines are wanted than before, the
+// earlier number is tolerated for a period, so that the surplus can be deleted.
 func (h History) Learn(s Observation, l Limits) History {
 	was := h.tolerated(s.Now)
 	if !h.known {
@@ -66,13 +66,13 @@ func (h History) Learn(s Observation, l Limits) History {
 	return h
 }
 
-// ForgetWanted returns the history as one that does not know how many machines were wanted before.
+// ForgetWanted returns the history without the number of machines that were wanted before.
 func (h History) ForgetWanted() History {
 	h.known = false
 	return h
 }
 
-// tolerated is how many machines somebody wants, or wanted until just now.
+// tolerated returns the number of machines that are wanted, or were wanted until less than a period ago.
 func (h History) tolerated(now time.Time) int {
 	if now.Before(h.beforeUntil) {
 		return max(h.wanted, h.before)
@@ -80,32 +80,32 @@ func (h History) tolerated(now time.Time) int {
 	return h.wanted
 }
 
-// Rested returns the history after a step was taken, or found to be unfounded.
-func (h History) Rested(now time.Time, l Limits) History {
-	h.restUntil = now.Add(l.Period)
+// AfterStep returns the history after a step was taken, or turned out to be unnecessary.
+func (h History) AfterStep(now time.Time, l Limits) History {
+	h.pauseUntil = now.Add(l.Period)
 	return h
 }
 
-// Resting reports whether there was a step just now.
-func (h History) Resting(now time.Time) bool { return now.Before(h.restUntil) }
+// Pausing reports whether the last step was less than a period ago.
+func (h History) Pausing(now time.Time) bool { return now.Before(h.pauseUntil) }
 
-// Decide returns the next step for a family of which h was learned.
+// Decide returns the next step for a fleet. h already includes the observation (see Learn).
 func Decide(h History, s Observation, l Limits) Decision {
 	d := Decision{Step: Keep, High: h.tolerated(s.Now) + l.Up}
 	step := Keep
-	switch calm := s.Wanted + l.Up - l.Down; {
+	switch recovered := s.Wanted + l.Up - l.Down; {
 	case s.Unfreeze:
 		d.Step = Thaw
 		return d
 	case !s.Frozen && s.Live > d.High:
 		step = Freeze
-	case s.Frozen && s.Live <= calm:
+	case s.Frozen && s.Live <= recovered:
 		step = Thaw
 	case !s.Frozen && s.Live > s.Wanted+l.Up:
 		d.Wait = h.beforeUntil.Sub(s.Now)
 	}
-	if step != Keep && h.Resting(s.Now) {
-		d.Wait = h.restUntil.Sub(s.Now)
+	if step != Keep && h.Pausing(s.Now) {
+		d.Wait = h.pauseUntil.Sub(s.Now)
 		return d
 	}
 	d.Step = step

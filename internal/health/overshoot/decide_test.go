@@ -10,7 +10,7 @@ var (
 	limits = Limits{Up: 2, Down: 1, Period: time.Minute}
 )
 
-// at returns a observation a number of seconds after the start.
+// at returns an observation a number of seconds after the start.
 func at(seconds, wanted, live int, change ...func(*Observation)) Observation {
 	s := Observation{Now: start.Add(time.Duration(seconds) * time.Second), Wanted: wanted, Recorded: wanted, Live: live}
 	for _, f := range change {
@@ -24,25 +24,25 @@ func unfreeze(s *Observation) { s.Unfreeze = true }
 func nothing(s *Observation)  { s.Recorded = 0 }
 func recorded(s *Observation) { s.Recorded = s.Live }
 
-// What is too much, and when enough of it is gone.
+// The fleet is frozen when it has too many machines, and thawed when the surplus is gone.
 //
 // Rules: overshoot-freezes-owner, former-size-tolerated, freeze-ends-with-recovery, unfreeze-annotation.
 func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
-		// before are checked first; steps that follow from them are taken.
+		// before are the observations of earlier checks, whose steps are taken.
 		before      []Observation
 		observation Observation
 		want        Decision
 	}{
-		"as many as wanted":    {observation: at(0, 3, 3), want: Decision{Step: Keep, High: 5}},
-		"as many as tolerated": {observation: at(0, 3, 5), want: Decision{Step: Keep, High: 5}},
-		"one more":             {observation: at(0, 3, 6), want: Decision{Step: Freeze, High: 5}},
-		"none wanted":          {observation: at(0, 0, 3), want: Decision{Step: Freeze, High: 2}},
-		"still too many":       {observation: at(0, 3, 5, isFrozen), want: Decision{Step: Keep, High: 5}},
-		"few enough":           {observation: at(0, 3, 4, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"too few":              {observation: at(0, 3, 0, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"unfrozen by a person": {observation: at(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"not to be frozen":     {observation: at(0, 3, 9, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"as many as wanted":           {observation: at(0, 3, 3), want: Decision{Step: Keep, High: 5}},
+		"as many as tolerated":        {observation: at(0, 3, 5), want: Decision{Step: Keep, High: 5}},
+		"one more":                    {observation: at(0, 3, 6), want: Decision{Step: Freeze, High: 5}},
+		"none wanted":                 {observation: at(0, 0, 3), want: Decision{Step: Freeze, High: 2}},
+		"still too many":              {observation: at(0, 3, 5, isFrozen), want: Decision{Step: Keep, High: 5}},
+		"few enough":                  {observation: at(0, 3, 4, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"too few":                     {observation: at(0, 3, 0, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"unfrozen by the annotation":  {observation: at(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"annotation without a freeze": {observation: at(0, 3, 9, unfreeze), want: Decision{Step: Thaw, High: 5}},
 		"frozen just now, few enough": {before: []Observation{at(0, 3, 6)}, observation: at(20, 3, 3, isFrozen),
 			want: Decision{Step: Keep, High: 5, Wait: 40 * time.Second}},
 		"frozen a period ago": {before: []Observation{at(0, 3, 6)}, observation: at(60, 3, 3, isFrozen),
@@ -51,17 +51,17 @@ func TestDecide(t *testing.T) {
 			want: Decision{Step: Keep, High: 5, Wait: time.Second}},
 		"thawed a period ago": {before: []Observation{at(0, 3, 3, isFrozen)}, observation: at(60, 3, 6),
 			want: Decision{Step: Freeze, High: 5}},
-		"frozen just now, and a person": {before: []Observation{at(0, 3, 6)}, observation: at(1, 3, 6, isFrozen, unfreeze),
+		"frozen just now, with the annotation": {before: []Observation{at(0, 3, 6)}, observation: at(1, 3, 6, isFrozen, unfreeze),
 			want: Decision{Step: Thaw, High: 5}},
 		"fewer wanted just now": {before: []Observation{at(0, 9, 9)}, observation: at(10, 3, 9),
 			want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
-		"fewer wanted, but more made": {before: []Observation{at(0, 9, 9)}, observation: at(10, 3, 12),
+		"fewer wanted, but more created": {before: []Observation{at(0, 9, 9)}, observation: at(10, 3, 12),
 			want: Decision{Step: Freeze, High: 11}},
 		"fewer wanted a while ago": {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, observation: at(69, 3, 9),
 			want: Decision{Step: Keep, High: 11, Wait: time.Second}},
 		"fewer wanted a period ago": {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, observation: at(70, 3, 9),
 			want: Decision{Step: Freeze, High: 5}},
-		"ever fewer": {before: []Observation{at(0, 9, 9), at(10, 8, 9), at(60, 3, 9)},
+		"fewer wanted twice": {before: []Observation{at(0, 9, 9), at(10, 8, 9), at(60, 3, 9)},
 			observation: at(100, 3, 9), want: Decision{Step: Keep, High: 11, Wait: 20 * time.Second}},
 		"fewer, then more": {before: []Observation{at(0, 9, 9), at(10, 3, 9), at(20, 9, 9)},
 			observation: at(30, 9, 12), want: Decision{Step: Freeze, High: 11}},
@@ -76,7 +76,7 @@ func TestDecide(t *testing.T) {
 			for _, s := range test.before {
 				h = h.Learn(s, limits)
 				if Decide(h, s, limits).Step != Keep {
-					h = h.Rested(s.Now, limits)
+					h = h.AfterStep(s.Now, limits)
 				}
 			}
 			if got := Decide(h.Learn(test.observation, limits), test.observation, limits); got != test.want {
@@ -86,10 +86,10 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A set that was taken over with its machines is no overshoot.
+// A set that was adopted with its machines is not an overshoot.
 //
 // Rule: former-size-tolerated.
-func TestWhatASetBringsAlongIsToleratedForAPeriod(t *testing.T) {
+func TestMachinesOfAdoptedSetAreToleratedForAPeriod(t *testing.T) {
 	h := History{}.Learn(at(0, 3, 3), limits)
 	joined := at(100, 3, 13, recorded)
 	h = h.ForgetWanted().Learn(joined, limits)
@@ -119,7 +119,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzDecide takes a family through whatever may happen to it, and holds every step against what it may do.
+// FuzzDecide checks each step of a fleet with random changes against the rules.
 //
 // Rules: overshoot-freezes-owner, former-size-tolerated, freeze-ends-with-recovery.
 func FuzzDecide(f *testing.F) {
@@ -144,7 +144,7 @@ func FuzzDecide(f *testing.F) {
 				t.Fatalf("waits %s: %+v", d.Wait, s)
 			}
 			if d.Step != Keep {
-				stepped, frozen, h = s.Now, d.Step == Freeze, h.Rested(s.Now, l)
+				stepped, frozen, h = s.Now, d.Step == Freeze, h.AfterStep(s.Now, l)
 			}
 			return d
 		}
@@ -154,7 +154,7 @@ func FuzzDecide(f *testing.F) {
 			last = Observation{Now: now, Wanted: int(story[0]), Recorded: int(story[1]) / 2, Live: int(story[1]), Frozen: frozen}
 			check(last)
 		}
-		// When nothing more happens it comes to rest by what it waits for itself, where the numbers say.
+		// Without further changes, the fleet reaches the state that the numbers require, by its own requeues alone.
 		for range 4 {
 			last.Frozen = frozen
 			d := check(last)
@@ -163,9 +163,9 @@ func FuzzDecide(f *testing.F) {
 			}
 			last.Now = last.Now.Add(d.Wait)
 		}
-		if over, calm := last.Live > last.Wanted+l.Up, last.Live <= last.Wanted+l.Up-l.Down; over && !frozen ||
-			calm && frozen {
-			t.Fatalf("rests with frozen=%v: %+v", frozen, last)
+		if over, recovered := last.Live > last.Wanted+l.Up, last.Live <= last.Wanted+l.Up-l.Down; over && !frozen ||
+			recovered && frozen {
+			t.Fatalf("ends with frozen=%v: %+v", frozen, last)
 		}
 	})
 }

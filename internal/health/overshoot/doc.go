@@ -1,9 +1,10 @@
-// Package overshoot stops the creation of machines where there are more of them than anything asked for.
+// Package overshoot stops the creation of machines for a fleet that has more machines than its owners want.
 //
-// Sets count before they create, so that a surplus means that something else makes machines in their name, or that
-// there is a bug. Machines cost money: until the surplus is gone again, nothing is added, and people are reported.
+// A set counts its machines before it creates one. A surplus therefore means that something else creates machines in
+// the name of the set, or that there is a bug. Machines cost money, so the fleet is frozen, and the freeze is reported,
+// until the surplus is gone.
 //
-// What is counted together is a family: a MachineDeployment with its sets, or a MachineSet that nobody owns. Decide
-// makes the decision from numbers alone; the Reconciler counts, and freezes and thaws with the label that owners
-// obey.
+// Machines are counted per fleet: a MachineDeployment with its sets, or a standalone MachineSet. Decide makes the
+// decision from numbers only. The Reconciler counts, and freezes and thaws fleets with the label that the owners'
+// controllers obey.
 package overshoot

@@ -15,28 +15,28 @@ const (
 	DefaultPeriod = time.Minute
 )
 
-// Limits say what is too much.
+// Limits define when a fleet has too many machines.
 type Limits struct {
-	// Up is how many machines more than replicas and surge are tolerated. At least 0.
+	// Up is the tolerated number of machines in addition to replicas and surge. It is at least 0.
 	Up int
-	// Down is how many fewer than tolerated there must be until a freeze ends. At most Up: a fleet as it is declared must
-	// not stay frozen.
+	// Down is how far below the tolerated number the number of machines must be for a freeze to end. It is at most Up, or
+	// else a fleet with exactly the wanted number would stay frozen.
 	Down int
-	// Period is the time that passes between two steps, a freeze or its end, of one family.
+	// Period is the minimum time between two steps of one fleet. A step is a freeze or its end.
 	Period time.Duration
 }
 
 // AddFlags adds the flags with their defaults.
 func (l *Limits) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&l.Up, "overshoot-tolerance", DefaultUp,
-		"how many machines more than wanted, surge included, a MachineDeployment or MachineSet may have until its creation of machines is frozen")
+		"number of machines that a MachineDeployment or MachineSet may have in addition to its replicas and surge. With more, it is frozen and creates no machines")
 	fs.IntVar(&l.Down, "overshoot-recovery", DefaultDown,
-		"how many machines fewer than with --overshoot-tolerance a frozen MachineDeployment or MachineSet must have to be thawed; at most --overshoot-tolerance")
+		"how far below the limit of --overshoot-tolerance the number of machines must be for the freeze of a MachineDeployment or MachineSet to end. At most --overshoot-tolerance")
 	fs.DurationVar(&l.Period, "overshoot-check-period", DefaultPeriod,
-		"time between a freeze for too many machines and its end, at least, and for which machines count as wanted that were wanted until then")
+		"minimum time between the freeze of a MachineDeployment or MachineSet with too many machines and the end of that freeze. Surplus machines are tolerated for the same time after replicas were reduced")
 }
 
-// Validate names the flags that cannot be used.
+// Validate returns an error for each flag whose value cannot be used.
 func (l *Limits) Validate() error {
 	var errs []error
 	if l.Up < 0 {
@@ -44,7 +44,7 @@ func (l *Limits) Validate() error {
 	}
 	if l.Down < 0 || l.Down > l.Up {
 		errs = append(errs,
-			fmt.Errorf("--overshoot-recovery is %d; it must be between 0 and --overshoot-tolerance, which is %d", l.Down, l.Up))
+			fmt.Errorf("--overshoot-recovery is %d; it must be between 0 and --overshoot-tolerance (%d)", l.Down, l.Up))
 	}
 	if l.Period <= 0 {
 		errs = append(errs, fmt.Errorf("--overshoot-check-period is %s; it must be longer than 0s", l.Period))

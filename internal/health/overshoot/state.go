@@ -11,29 +11,32 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// state is what the Reconciler knows of families from one check to the next.
+// state is what the Reconciler remembers of all fleets.
 type state struct {
-	mu       sync.Mutex
-	families map[types.NamespacedName]*familyState
-	gauge    *prometheus.GaugeVec
+	mu     sync.Mutex
+	fleets map[types.NamespacedName]*fleetState
+	gauge  *prometheus.GaugeVec
 }
 
-// familyState is what is known of one family. A queue gives a key to one worker at a time, whose it is then.
-type familyState struct {
+// fleetState is what is remembered of one fleet. The queue gives a key to one worker at a time, so only that worker
+// uses the fleetState.
+type fleetState struct {
 	key     types.NamespacedName
 	root    types.UID
 	history History
-	// sets are those that were seen last.
+	// sets are the sets of the fleet at the last check.
 	sets []types.UID
-	// checkAfter is before when its machines are not counted again.
+	// checkAfter is the earliest time of the next count of its machines.
 	checkAfter time.Time
 	frozen     bool
-	// cutOff reports that a step wrote something and then failed. It must be completed, whatever is seen by then.
-	cutOff bool
+	// interrupted means that a step failed after it had written something. The step must be completed, whatever the
+	// numbers are then.
+	interrupted bool
 }
 
-// meet notes the sets of the family. What a set brings along that was taken over with its machines was wanted before.
-func (known *familyState) meet(sets []*v1beta1.MachineSet) {
+// noteSets remembers the sets of the fleet. The machines of a set that was adopted together with them count as wanted
+// before.
+func (known *fleetState) noteSets(sets []*v1beta1.MachineSet) {
 	uids := make([]types.UID, 0, len(sets))
 	for _, set := range sets {
 		if set.Status.Replicas > 0 && !slices.Contains(known.sets, set.UID) {
@@ -45,42 +48,43 @@ func (known *familyState) meet(sets []*v1beta1.MachineSet) {
 }
 
 func newState(gauge *prometheus.GaugeVec) *state {
-	m := &state{families: map[types.NamespacedName]*familyState{}, gauge: gauge}
+	m := &state{fleets: map[types.NamespacedName]*fleetState{}, gauge: gauge}
 	m.report(0)
 	return m
 }
 
-// of returns what is known of a family: nothing, if there is another root of the same name now.
-func (m *state) of(key types.NamespacedName, root types.UID) *familyState {
+// get returns a copy of the state of a fleet. It is empty if the fleet is new, or if its root was replaced by another
+// object of the same name.
+func (m *state) get(key types.NamespacedName, root types.UID) *fleetState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if known := m.families[key]; known != nil && known.root == root {
+	if known := m.fleets[key]; known != nil && known.root == root {
 		copied := *known
 		return &copied
 	}
-	return &familyState{key: key, root: root}
+	return &fleetState{key: key, root: root}
 }
 
-// note keeps what is known of a family from now on.
-func (m *state) note(known *familyState) {
+// put stores the state of a fleet.
+func (m *state) put(known *fleetState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.families[known.key] = known
+	m.fleets[known.key] = known
 	m.report(m.frozen())
 }
 
 func (m *state) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := m.families[key]; known {
-		delete(m.families, key)
+	if _, known := m.fleets[key]; known {
+		delete(m.fleets, key)
 		m.report(m.frozen())
 	}
 }
 
 func (m *state) frozen() int {
 	n := 0
-	for _, known := range m.families {
+	for _, known := range m.fleets {
 		if known.frozen {
 			n++
 		}

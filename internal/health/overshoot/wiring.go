@@ -17,13 +17,13 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// The kinds of roots.
+// The kinds of root objects.
 const (
 	kindSet        = "MachineSet"
 	kindDeployment = "MachineDeployment"
 )
 
-// keyOf returns the key of a family: a deployment and a set may have the same name.
+// keyOf returns the key of a fleet. It contains the kind because a deployment and a set may have the same name.
 func keyOf(kind, namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: kind + "/" + name}
 }
@@ -33,36 +33,37 @@ func split(key types.NamespacedName) (kind string, name types.NamespacedName) {
 	return kind, types.NamespacedName{Namespace: key.Namespace, Name: base}
 }
 
-// Wiring is the one table of what triggers the controller.
+// Wiring returns the controller with everything that triggers it.
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
-		// One at a time: families are many and looks are short.
+		// One worker is enough, because a check is short.
 		Name: "overshoot", Reconciler: r, Concurrency: 1,
 		Watches: []wiring.Watch{
-			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(familyOfDeployment),
+			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(fleetOfDeployment),
 				Predicate: ownerChanged()},
-			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(familyOfSet), Predicate: ownerChanged()},
-			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.familyOfMachine),
+			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(fleetOfSet), Predicate: ownerChanged()},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.fleetOfMachine),
 				Predicate: numberChanged()},
 		},
 	}
 }
 
-func familyOfDeployment(_ context.Context, o client.Object) []reconcile.Request {
+func fleetOfDeployment(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: keyOf(kindDeployment, o.GetNamespace(), o.GetName())}}
 }
 
-func familyOfSet(_ context.Context, o client.Object) []reconcile.Request {
+func fleetOfSet(_ context.Context, o client.Object) []reconcile.Request {
 	requests := []reconcile.Request{{NamespacedName: keyOf(kindSet, o.GetNamespace(), o.GetName())}}
 	if deployment := deploymentOf(o); deployment != "" {
-		// It may have been a family of its own before.
+		// The set may have been standalone before.
 		requests = append(requests, reconcile.Request{NamespacedName: keyOf(kindDeployment, o.GetNamespace(), deployment)})
 	}
 	return requests
 }
 
-// familyOfMachine asks the set: the labels of a machine that somebody else made may say anything.
-func (r *Reconciler) familyOfMachine(ctx context.Context, o client.Object) []reconcile.Request {
+// fleetOfMachine finds the fleet of a machine by its owner reference. Its labels may have any value if something else
+// created it.
+func (r *Reconciler) fleetOfMachine(ctx context.Context, o client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil || owner.Kind != kindSet {
 		return nil
@@ -71,13 +72,13 @@ func (r *Reconciler) familyOfMachine(ctx context.Context, o client.Object) []rec
 	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}
 	if err := r.Client.Get(ctx, key, set, client.UnsafeDisableDeepCopy,
 		client.DisableReadYourWritesConsistency); err != nil {
-		return nil // The set's own event comes when it does.
+		return nil // The event of the set triggers a check.
 	}
-	requests := familyOfSet(ctx, set)
+	requests := fleetOfSet(ctx, set)
 	return requests[len(requests)-1:]
 }
 
-// ownerChanged drops what says nothing about how many machines there may be, nor about a freeze.
+// ownerChanged drops updates that change neither the number of wanted machines nor a freeze.
 func ownerChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld, e.ObjectNew
@@ -87,7 +88,7 @@ func ownerChanged() predicate.Predicate {
 	}}
 }
 
-// numberChanged lets through what changes how many machines count.
+// numberChanged drops updates that do not change the number of machines that count.
 func numberChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || counts(e.ObjectOld) != counts(e.ObjectNew) ||

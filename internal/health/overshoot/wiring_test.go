@@ -10,10 +10,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Whatever changes a count or what it is held against is checked; progress of machines and statuses are not.
+// A fleet is checked when the number of machines, the wanted number or a freeze may have changed. Progress of machines
+// and changes of a status do not trigger a check.
 //
 // Rule: freeze-confirmed-live.
-func TestWhatIsNews(t *testing.T) {
+func TestPredicates(t *testing.T) {
 	now := metav1.Now()
 	machine := func(f func(*v1beta1.Machine)) bool {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "1"}}
@@ -50,10 +51,11 @@ func TestWhatIsNews(t *testing.T) {
 	}
 }
 
-// A deployment and a set of one name are reported apart, and a set that has a deployment is checked with that.
-func TestFamilies(t *testing.T) {
+// A deployment and a set of the same name have different keys. A set that has a deployment triggers a check of the
+// deployment.
+func TestFleetKeys(t *testing.T) {
 	keys := func(o client.Object) (names []string) {
-		for _, r := range familyOfSet(t.Context(), o) {
+		for _, r := range fleetOfSet(t.Context(), o) {
 			names = append(names, r.Name)
 		}
 		return names

@@ -13,28 +13,28 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// present reads the objects that are desired or recorded.
+// present reads the desired and the recorded objects.
 func (r *Reconciler) present(ctx context.Context, desired []*unstructured.Unstructured,
 	installed []v1beta1.InstalledObject) (present, error) {
-	there := present{}
+	existing := present{}
 	for _, object := range desired {
-		if err := r.read(ctx, there, refOf(object)); err != nil {
+		if err := r.read(ctx, existing, refOf(object)); err != nil {
 			return nil, err
 		}
 	}
 	for _, ref := range installed {
-		if there[ref] != nil {
+		if existing[ref] != nil {
 			continue
 		}
-		// Objects of a kind that is not served any more are gone.
-		if err := r.read(ctx, there, ref); err != nil && !meta.IsNoMatchError(err) {
+		// An object does not exist if its kind is no longer served.
+		if err := r.read(ctx, existing, ref); err != nil && !meta.IsNoMatchError(err) {
 			return nil, err
 		}
 	}
-	return there, nil
+	return existing, nil
 }
 
-func (r *Reconciler) read(ctx context.Context, there present, ref v1beta1.InstalledObject) error {
+func (r *Reconciler) read(ctx context.Context, existing present, ref v1beta1.InstalledObject) error {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(ref.APIVersion)
 	object.SetKind(ref.Kind)
@@ -43,12 +43,12 @@ func (r *Reconciler) read(ctx context.Context, there present, ref v1beta1.Instal
 	case err != nil:
 		return fmt.Errorf("read %s: %w", nameOf(ref), err)
 	default:
-		there[ref] = object
+		existing[ref] = object
 	}
 	return nil
 }
 
-// carryOut applies and prunes. It ends at the first error: what comes later may need what failed.
+// carryOut applies and prunes objects. It stops at the first error, because later objects may need the one that failed.
 func (r *Reconciler) carryOut(ctx context.Context, s steps) error {
 	for _, a := range s.Apply {
 		options := []client.ApplyOption{client.FieldOwner(Name)}
@@ -68,7 +68,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s steps) error {
 	return nil
 }
 
-// remove deletes an object that was read.
+// remove deletes an object if it still has the UID that was read.
 func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructured) error {
 	uid := object.GetUID()
 	err := r.Live.Delete(ctx, object, client.Preconditions{UID: &uid}, background)
@@ -78,9 +78,9 @@ func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructur
 	return nil
 }
 
-// missingSecret returns what is in the way if a Secret that the spec names, or its key, does not exist: a pod would
-// wait for it without end.
-func (r *Reconciler) missingSecret(ctx context.Context, provider *v1beta1.Provider) (*trouble, error) {
+// missingSecret returns a problem if a Secret in the spec, or its key, does not exist. A pod would wait for it for
+// ever.
+func (r *Reconciler) missingSecret(ctx context.Context, provider *v1beta1.Provider) (*problem, error) {
 	for _, named := range []struct {
 		field string
 		ref   *v1beta1.KubeconfigRef
@@ -98,14 +98,14 @@ func (r *Reconciler) missingSecret(ctx context.Context, provider *v1beta1.Provid
 		case apierrors.IsNotFound(err):
 			missing = "does not exist"
 		case err != nil:
-			return nil, fmt.Errorf("read the Secret that %s names: %w", named.field, err)
+			return nil, fmt.Errorf("read the Secret of %s: %w", named.field, err)
 		case len(secret.Data[key]) == 0:
-			missing = fmt.Sprintf("has no key %s, or it is empty", key)
+			missing = fmt.Sprintf("has no key %s, or the key is empty", key)
 		default:
 			continue
 		}
-		return &trouble{reason: v1beta1.ReasonSecretNotFound, after: secretDelay, message: fmt.Sprintf(
-			"Secret %s/%s, which %s names, %s. Nothing is installed or changed until it is there.", r.Namespace,
+		return &problem{reason: v1beta1.ReasonSecretNotFound, after: secretDelay, message: fmt.Sprintf(
+			"Secret %s/%s of %s %s. Nothing is installed or changed until the Secret has the key.", r.Namespace,
 			named.ref.Name, named.field, missing)}, nil
 	}
 	return nil, nil

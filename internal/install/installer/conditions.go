@@ -11,22 +11,22 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// trouble is why a Provider cannot be brought to what its spec asks for.
-type trouble struct {
+// problem is why the spec of a Provider cannot be applied.
+type problem struct {
 	reason, message string
-	// waits says that this is no fault: it ends by itself.
+	// waits means that this is not an error and ends automatically.
 	waits bool
-	// after is when to check again, zero for not without an event.
+	// after is when to check again. Zero means that an event triggers the next pass.
 	after time.Duration
 }
 
-// applyFailed is the trouble of an error of the API server.
-func applyFailed(err error) *trouble {
-	return &trouble{reason: v1beta1.ReasonApplyFailed, message: wording.Brief(err.Error())}
+// applyFailed returns the problem for an error of the API server.
+func applyFailed(err error) *problem {
+	return &problem{reason: v1beta1.ReasonApplyFailed, message: wording.Brief(err.Error())}
 }
 
-// conditionsOf returns the conditions of a Provider, and when to check again what no event reports.
-func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t *trouble,
+// conditionsOf returns the conditions of a Provider, and when to check again for changes that no event reports.
+func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t *problem,
 	p process) ([]metav1.Condition, time.Duration) {
 	condition := func(of string, is bool, reason, message string) metav1.Condition {
 		value := metav1.ConditionFalse
@@ -52,11 +52,11 @@ func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t 
 			condition(degraded, true, t.reason, t.message)}, soonest(after, t.after)
 	case p.deployment == nil:
 		return []metav1.Condition{available, condition(progressing, true, v1beta1.ReasonRollingOut,
-			prefix+"The objects of the process are being made."), fine}, after
+			prefix+"The objects of the process are being created."), fine}, after
 	}
 	r := p.rollout()
-	progress := condition(progressing, !r.stands && !r.complete, r.reason, prefix+r.message)
-	if r.stands {
+	progress := condition(progressing, !r.stuck && !r.complete, r.reason, prefix+r.message)
+	if r.stuck {
 		return []metav1.Condition{available, progress, condition(degraded, true, r.reason, r.message)}, after
 	}
 	return []metav1.Condition{available, progress, fine}, after
@@ -71,22 +71,22 @@ func availableOf(provider *v1beta1.Provider, p process,
 	}
 	if provider.ReplicasOrDefault() == 0 {
 		return condition(available, false, v1beta1.ReasonScaledToZero,
-			"spec.replicas is 0: the machines of this provider are left as they are."), 0
+			"spec.replicas is 0, so no process works on the machines of this provider."), 0
 	}
-	count := fmt.Sprintf("%d of %s are available", p.deployment.Status.AvailableReplicas,
+	count := fmt.Sprintf("%d of %s available", p.deployment.Status.AvailableReplicas,
 		replicas(provider.ReplicasOrDefault()))
 	switch elsewhere := provider.Spec.Control.KubeconfigSecretRef != nil; {
 	case p.deployment.Status.AvailableReplicas == 0:
 		return condition(available, false, v1beta1.ReasonMinimumReplicasUnavailable, count+"."), 0
 	case elsewhere:
 		return condition(available, true, v1beta1.ReasonMinimumReplicasAvailable,
-			count+". The lease of the leader is in the other control cluster."), 0
+			count+". The Lease of the leader is in another control cluster."), 0
 	case p.leader == "":
-		return condition(available, false, v1beta1.ReasonNoLeader, count+", and none of them leads."), leaderDelay
+		return condition(available, false, v1beta1.ReasonNoLeader, count+", and none of them is the leader."), leaderDelay
 	}
-	return condition(available, true, v1beta1.ReasonMinimumReplicasAvailable, count+"; "+p.leader+" leads."), 0
+	return condition(available, true, v1beta1.ReasonMinimumReplicasAvailable, count+". Pod "+p.leader+" is the leader."), 0
 }
 
-// unchanged says whether a status need not be written: the times of conditions whose status is the same stay, so that
-// they make no difference.
+// unchanged reports whether a status does not have to be written. The transition time of a condition whose status did
+// not change stays the same, so it makes no difference.
 func unchanged(was, is *v1beta1.ProviderStatus) bool { return equality.Semantic.DeepEqual(was, is) }

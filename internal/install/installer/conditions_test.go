@@ -14,51 +14,51 @@ import (
 )
 
 // Rules: conditions-say-what-runs, kubelet-reason-is-reported.
-func TestTheConditionsOfAProvider(t *testing.T) {
+func TestConditionsOf(t *testing.T) {
 	two, none := int32(2), int32(0)
 	detected := &v1beta1.DetectedPlatform{Type: "azure", Nodes: 5, TotalNodes: 6}
 	for name, test := range map[string]struct {
 		spec    v1beta1.ProviderSpec
 		status  v1beta1.ProviderStatus
-		trouble *trouble
+		problem *problem
 		process process
 		want    string
 		after   time.Duration
 	}{
-		"it runs": {process: process{deployment: deployed(2, 2, 2), leader: "pod-1"},
+		"running": {process: process{deployment: deployed(2, 2, 2), leader: "pod-1"},
 			want: "Available=True MinimumReplicasAvailable, Progressing=False RolloutComplete, Degraded=False AsDesired"},
-		"it runs and was detected": {status: v1beta1.ProviderStatus{Detected: detected},
+		"running with a detected type": {status: v1beta1.ProviderStatus{Detected: detected},
 			process: process{deployment: deployed(2, 2, 2), leader: "pod-1"},
 			want:    "Available=True MinimumReplicasAvailable, Progressing=False RolloutComplete, Degraded=False AsDesired"},
-		"nobody leads": {process: process{deployment: deployed(2, 2, 2)}, after: leaderDelay,
+		"no leader": {process: process{deployment: deployed(2, 2, 2)}, after: leaderDelay,
 			want: "Available=False NoLeader, Progressing=False RolloutComplete, Degraded=False AsDesired"},
-		"the leader is elsewhere": {spec: v1beta1.ProviderSpec{Control: v1beta1.ProviderControl{
+		"the Lease is in another cluster": {spec: v1beta1.ProviderSpec{Control: v1beta1.ProviderControl{
 			KubeconfigSecretRef: &v1beta1.KubeconfigRef{Name: "control"}}}, process: process{deployment: deployed(2, 2, 2)},
 			want: "Available=True MinimumReplicasAvailable, Progressing=False RolloutComplete, Degraded=False AsDesired"},
-		"it rolls out": {process: process{deployment: deployed(2, 1, 1), leader: "pod-1"},
+		"rolling out": {process: process{deployment: deployed(2, 1, 1), leader: "pod-1"},
 			want: "Available=True MinimumReplicasAvailable, Progressing=True RollingOut, Degraded=False AsDesired"},
 		"the image of an update cannot be pulled": {process: process{deployment: deployed(2, 1, 2), leader: "pod-1",
 			pods: []corev1.Pod{podWith(waiting("ErrImagePull", "not found"))}},
 			want: "Available=True MinimumReplicasAvailable, Progressing=False ErrImagePull, Degraded=True ErrImagePull"},
 		"nothing is available": {process: process{deployment: deployed(2, 2, 0)},
 			want: "Available=False MinimumReplicasUnavailable, Progressing=True RollingOut, Degraded=False AsDesired"},
-		"of an unknown type": {trouble: &trouble{reason: v1beta1.ReasonUnknownType},
+		"unknown type": {problem: &problem{reason: v1beta1.ReasonUnknownType},
 			want: "Available=False NotInstalled, Progressing=False UnknownType, Degraded=True UnknownType"},
-		"it waits for Nodes": {trouble: &trouble{reason: v1beta1.ReasonWaitingForNodes, waits: true, after: nodesDelay},
+		"waiting for Nodes": {problem: &problem{reason: v1beta1.ReasonWaitingForNodes, waits: true, after: nodesDelay},
 			want: "Available=False NotInstalled, Progressing=True WaitingForNodes, Degraded=False AsDesired", after: nodesDelay},
-		"a Secret is gone while it runs": {trouble: &trouble{reason: v1beta1.ReasonSecretNotFound, after: secretDelay},
+		"a Secret is missing while the process runs": {problem: &problem{reason: v1beta1.ReasonSecretNotFound, after: secretDelay},
 			process: process{deployment: deployed(2, 2, 2), leader: "pod-1"}, after: secretDelay,
 			want: "Available=True MinimumReplicasAvailable, Progressing=False SecretNotFound, Degraded=True SecretNotFound"},
-		"it is being installed": {
+		"being installed": {
 			want: "Available=False NotInstalled, Progressing=True RollingOut, Degraded=False AsDesired"},
-		"it is scaled to zero": {spec: v1beta1.ProviderSpec{Replicas: &none}, process: process{deployment: deployed(0, 0, 0)},
+		"scaled to zero": {spec: v1beta1.ProviderSpec{Replicas: &none}, process: process{deployment: deployed(0, 0, 0)},
 			want: "Available=False ScaledToZero, Progressing=False RolloutComplete, Degraded=False AsDesired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.spec.Replicas == nil {
 				test.spec.Replicas = &two
 			}
-			conditions, after := conditionsOf(&v1beta1.Provider{Spec: test.spec}, &test.status, test.trouble, test.process)
+			conditions, after := conditionsOf(&v1beta1.Provider{Spec: test.spec}, &test.status, test.problem, test.process)
 			var got []string
 			for _, c := range conditions {
 				got = append(got, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
@@ -73,7 +73,7 @@ func TestTheConditionsOfAProvider(t *testing.T) {
 	}
 }
 
-func TestMessagesAreBounded(t *testing.T) {
+func TestMessagesAreTruncated(t *testing.T) {
 	got := wording.Brief(strings.Repeat("größe", 1000))
 	if len(got) > wording.BriefBytes || !utf8.ValidString(got) {
 		t.Errorf("%d bytes, valid %t", len(got), utf8.ValidString(got))

@@ -21,20 +21,21 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Options are what a Reconciler works with.
+// Options are the dependencies and settings of a Reconciler.
 type Options struct {
-	// Client reads Providers from the cache, including this process's own writes, and writes them. Required.
+	// Client reads Providers from the cache, which includes this process's own writes, and writes Providers. It is
+	// required.
 	Client client.Client
-	// Live reads and writes everything else at the API server itself. Required.
+	// Live reads and writes all other objects at the API server. It is required.
 	Live client.Client
-	// Render renders the chart of a provider process. Required.
+	// Render renders the chart of a provider process. It is required.
 	Render Render
-	// Namespace is where the processes are installed, and where the Secrets are that Providers name. Required.
+	// Namespace is the namespace of the processes, and of the Secrets that Providers refer to. It is required.
 	Namespace string
-	// Recorder records events on Providers. Required.
+	// Recorder records events on Providers. It is required.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Metrics counts Providers; nil counts nothing.
+	// Metrics exports the state of Providers. It may be nil.
 	Metrics *Metrics
 }
 
@@ -44,21 +45,21 @@ type Reconciler struct{ Options }
 // New returns a Reconciler.
 func New(o Options) *Reconciler { return &Reconciler{o} }
 
-// How soon to check again what no event reports.
+// How soon to check again for changes that no event reports.
 const (
-	// leaderDelay is for the holder of a lease: a watch of leases would bring each renewal.
+	// leaderDelay is for the holder of a Lease. Leases are not watched, because every renewal would be an event.
 	leaderDelay = 3 * time.Second
-	// useDelay is for Machines of a Provider that is being deleted.
+	// useDelay is for Machines that need a Provider that is being deleted.
 	useDelay = 10 * time.Second
-	// secretDelay is for a Secret that is missing.
+	// secretDelay is for a missing Secret.
 	secretDelay = 15 * time.Second
-	// othersDelay is for objects of others, which are not watched.
+	// othersDelay is for objects of other owners, which are not watched.
 	othersDelay = 15 * time.Second
-	// nodesDelay is for Nodes, of which none has a provider ID yet, or which are of several platforms.
+	// nodesDelay is for Nodes if none has a provider ID yet, or if they are of several platforms.
 	nodesDelay = 30 * time.Second
 )
 
-// Reconcile makes one pass over a Provider.
+// Reconcile runs one pass over a Provider.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	r.Metrics.lead()
 	provider := &v1beta1.Provider{}
@@ -69,9 +70,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	var after time.Duration
 	var err error
 	if provider.DeletionTimestamp.IsZero() {
-		after, err = r.serve(ctx, provider)
+		after, err = r.reconcileNormal(ctx, provider)
 	} else {
-		after, err = r.release(ctx, provider)
+		after, err = r.reconcileDelete(ctx, provider)
 	}
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
@@ -79,31 +80,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: after}, client.IgnoreNotFound(err)
 }
 
-// serve protects a Provider and keeps its process as declared.
-func (r *Reconciler) serve(ctx context.Context, provider *v1beta1.Provider) (time.Duration, error) {
+// reconcileNormal adds the finalizer to a Provider and installs its process.
+func (r *Reconciler) reconcileNormal(ctx context.Context, provider *v1beta1.Provider) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(provider, v1beta1.InUseFinalizer) {
 		before := provider.DeepCopy()
 		controllerutil.AddFinalizer(provider, v1beta1.InUseFinalizer)
 		if err := r.Client.Patch(ctx, provider,
 			client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return 0, fmt.Errorf("protect the Provider: %w", err)
+			return 0, fmt.Errorf("add the finalizer to the Provider: %w", err)
 		}
 	}
 	return r.install(ctx, provider, nil)
 }
 
-// install makes the objects of a Provider as its spec asks for, and reports. The condition that is given, if any, is
-// reported beside the others. It returns when to check again, zero for not without an event.
+// install installs the objects of a Provider and writes its status. additional is a further condition to set, or nil.
+// It returns when to check again, or zero if an event triggers the next pass.
 func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
-	more *metav1.Condition) (time.Duration, error) {
+	additional *metav1.Condition) (time.Duration, error) {
 	status := provider.Status.DeepCopy()
-	trouble, err := r.bring(ctx, provider, status)
+	found, err := r.applySpec(ctx, provider, status)
 	switch {
-	case err == nil || trouble != nil:
+	case err == nil || found != nil:
 	case apierrors.IsConflict(err):
 		return 0, err
 	default:
-		trouble = applyFailed(err) // A right is missing, perhaps: people must see it.
+		found = applyFailed(err) // The cause may be a missing permission, so report it to the user.
 	}
 	observed, observeErr := r.observe(ctx, provider, status)
 	if observeErr != nil {
@@ -111,9 +112,9 @@ func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 	}
 	status.ObservedGeneration = provider.Generation
 	status.Version = observed.version()
-	conditions, after := conditionsOf(provider, status, trouble, observed)
-	if more != nil {
-		conditions = append(conditions, *more)
+	conditions, after := conditionsOf(provider, status, found, observed)
+	if additional != nil {
+		conditions = append(conditions, *additional)
 		after = soonest(after, useDelay)
 	}
 	for i := range conditions {
@@ -126,10 +127,10 @@ func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 	return after, err
 }
 
-// bring applies what the spec asks for, and records in status what it comes to. It returns what is in the way, if
-// anything; an error has the pass repeated.
-func (r *Reconciler) bring(ctx context.Context, provider *v1beta1.Provider, status *v1beta1.ProviderStatus) (*trouble,
-	error) {
+// applySpec installs the objects of the spec, and records the result in status. It returns the problem that prevents
+// the installation, if any. An error makes the pass run again.
+func (r *Reconciler) applySpec(ctx context.Context, provider *v1beta1.Provider,
+	status *v1beta1.ProviderStatus) (*problem, error) {
 	if t, err := r.resolveType(ctx, provider, status); t != nil || err != nil {
 		return t, err
 	}
@@ -138,7 +139,7 @@ func (r *Reconciler) bring(ctx context.Context, provider *v1beta1.Provider, stat
 	}
 	desired, err := r.render(provider, status.Type)
 	if err != nil {
-		return &trouble{reason: v1beta1.ReasonInvalidValues, message: wording.Brief(err.Error())}, nil
+		return &problem{reason: v1beta1.ReasonInvalidValues, message: wording.Brief(err.Error())}, nil
 	}
 	status.Process = processName(status.Type)
 	status.DesiredVersion = desiredVersion(desired)
@@ -148,7 +149,7 @@ func (r *Reconciler) bring(ctx context.Context, provider *v1beta1.Provider, stat
 	}
 	steps := planOf(desired, present, status.Installed, provider.UID)
 	if len(steps.Conflicts) > 0 {
-		return &trouble{reason: v1beta1.ReasonObjectConflict, message: wording.Brief(steps.conflictMessage()),
+		return &problem{reason: v1beta1.ReasonObjectConflict, message: wording.Brief(steps.conflictMessage()),
 			after: othersDelay}, nil
 	}
 	if recorded := steps.recorded(status.Installed); !slices.Equal(recorded, status.Installed) {
@@ -164,7 +165,7 @@ func (r *Reconciler) bring(ctx context.Context, provider *v1beta1.Provider, stat
 	return nil, nil
 }
 
-// write writes the status if it is a change, and an event if the Provider became degraded or recovered.
+// write writes the status if it changed. It records an event if the Provider became degraded or recovered.
 func (r *Reconciler) write(ctx context.Context, provider *v1beta1.Provider, status *v1beta1.ProviderStatus) error {
 	if unchanged(&provider.Status, status) {
 		return nil

@@ -17,21 +17,21 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Reasons of events on a Provider, beside those of its conditions.
+// Reasons of events on a Provider, in addition to the reasons of its conditions.
 const (
-	// ReasonUninstalled surfaces when a Provider that was deleted has gone, with all that was made for it.
+	// ReasonUninstalled surfaces when a deleted Provider and all its objects have been removed.
 	ReasonUninstalled = "Uninstalled"
 )
 
-// background lets the API server delete an object at once, and what it owns later.
+// background makes the API server delete an object at once, and its dependents later.
 const background = client.PropagationPolicy(metav1.DeletePropagationBackground)
 
-// mostCounted bounds how many Machines are read to name what needs a process.
-const mostCounted = 100
+// maxCounted is the maximum number of Machines that are read to report what needs a process.
+const maxCounted = 100
 
-// release removes the process of a Provider that is being deleted, once nothing needs it: without the process, Machines
-// could not be deleted any more, nor their classes. Until then the process is kept as declared.
-func (r *Reconciler) release(ctx context.Context, provider *v1beta1.Provider) (time.Duration, error) {
+// reconcileDelete removes the process of a Provider that is being deleted, once nothing needs it. Without the process,
+// Machines and their classes could not be deleted. Until then, the process stays installed.
+func (r *Reconciler) reconcileDelete(ctx context.Context, provider *v1beta1.Provider) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(provider, v1beta1.InUseFinalizer) {
 		return 0, nil
 	}
@@ -40,7 +40,7 @@ func (r *Reconciler) release(ctx context.Context, provider *v1beta1.Provider) (t
 		return 0, err
 	}
 	if len(users) > 0 {
-		message := fmt.Sprintf("%s need the process %s. Delete them first; the Provider goes when they are gone.",
+		message := fmt.Sprintf("%s need the process %s. Delete them first. The Provider is removed when they are gone.",
 			strings.Join(users, " and "), provider.Status.Process)
 		return r.install(ctx, provider, &metav1.Condition{Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue,
 			Reason: v1beta1.ReasonInUse, Message: wording.Brief(message), ObservedGeneration: provider.Generation})
@@ -59,15 +59,15 @@ func (r *Reconciler) release(ctx context.Context, provider *v1beta1.Provider) (t
 	return 0, nil
 }
 
-// uninstall deletes what was installed, the last made first: the webhook before the process that serves it, and the
-// process before its rights. What is another's stays.
+// uninstall deletes the installed objects in reverse order: the webhook before the process that serves it, and the
+// process before its permissions. Objects of other owners stay.
 func (r *Reconciler) uninstall(ctx context.Context, provider *v1beta1.Provider) error {
-	there, err := r.present(ctx, nil, provider.Status.Installed)
+	existing, err := r.present(ctx, nil, provider.Status.Installed)
 	if err != nil {
 		return err
 	}
 	for _, ref := range slices.Backward(provider.Status.Installed) {
-		if object := there[ref]; object != nil && ownedBy(object, provider.UID) {
+		if object := existing[ref]; object != nil && ownedBy(object, provider.UID) {
 			if err := r.remove(ctx, object); err != nil {
 				return err
 			}
@@ -76,8 +76,8 @@ func (r *Reconciler) uninstall(ctx context.Context, provider *v1beta1.Provider) 
 	return nil
 }
 
-// users returns what needs the process of a Provider, in words, nothing if it was never installed. Machines in another
-// control cluster cannot be seen.
+// users describes the objects that need the process of a Provider. There are none if it was never installed. Machines
+// in another control cluster cannot be read.
 func (r *Reconciler) users(ctx context.Context, provider *v1beta1.Provider) ([]string, error) {
 	if len(provider.Status.Installed) == 0 || provider.Spec.Control.KubeconfigSecretRef != nil {
 		return nil, nil
@@ -86,7 +86,7 @@ func (r *Reconciler) users(ctx context.Context, provider *v1beta1.Provider) ([]s
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
 	if err := r.Live.List(ctx, machines, in, client.MatchingLabels{v1beta1.LabelProvider: provider.Status.Type},
-		client.Limit(mostCounted)); err != nil && !meta.IsNoMatchError(err) {
+		client.Limit(maxCounted)); err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("list the Machines of provider %s: %w", provider.Status.Type, err)
 	}
 	classes := &v1beta1.MachineClassList{}
@@ -98,7 +98,7 @@ func (r *Reconciler) users(ctx context.Context, provider *v1beta1.Provider) ([]s
 		names = append(names, client.ObjectKeyFromObject(&machines.Items[i]).String())
 	}
 	if len(names) > 0 {
-		users = append(users, counted(names, machines.Continue != "", "Machine", "Machines"))
+		users = append(users, summarize(names, machines.Continue != "", "Machine", "Machines"))
 	}
 	names = nil
 	for i := range classes.Items {
@@ -108,13 +108,13 @@ func (r *Reconciler) users(ctx context.Context, provider *v1beta1.Provider) ([]s
 		}
 	}
 	if len(names) > 0 {
-		users = append(users, counted(names, false, "MachineClass", "MachineClasses"))
+		users = append(users, summarize(names, false, "MachineClass", "MachineClasses"))
 	}
 	return users, nil
 }
 
-// counted says how many there are, and names the first.
-func counted(names []string, more bool, one, many string) string {
+// summarize returns the number of objects and the name of the first one.
+func summarize(names []string, more bool, one, many string) string {
 	slices.Sort(names)
 	switch {
 	case more:

@@ -14,16 +14,16 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// detection is what the provider IDs of the Nodes show.
+// detection has the platforms of the Nodes, as far as their provider IDs show them.
 type detection struct {
 	total     int
 	platforms map[string]int // the number of Nodes by the scheme of their provider IDs
 }
 
-// scheme is the part of a provider ID before "://" where it can be the type of a Provider.
+// scheme matches the part of a provider ID before "://" if it is a valid type of a Provider.
 var scheme = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]{0,42}[a-z0-9])?)://`)
 
-// detect counts the Nodes of each platform. A Node whose provider ID is not set, or has no scheme, is of none.
+// detect counts the Nodes of each platform. A Node without a provider ID, or without a scheme in it, has no platform.
 func detect(nodes []corev1.Node) detection {
 	d := detection{total: len(nodes), platforms: map[string]int{}}
 	for i := range nodes {
@@ -34,15 +34,15 @@ func detect(nodes []corev1.Node) detection {
 	return d
 }
 
-// sorted returns the platforms, that with most Nodes first.
+// sorted returns the platforms in descending order of the number of their Nodes.
 func (d detection) sorted() []string {
 	return slices.SortedFunc(maps.Keys(d.platforms), func(a, b string) int {
 		return cmp.Or(cmp.Compare(d.platforms[b], d.platforms[a]), cmp.Compare(a, b))
 	})
 }
 
-// trouble returns why there is no one platform, nil if there is.
-func (d detection) trouble() *trouble {
+// problem returns why there is not exactly one platform, or nil if there is.
+func (d detection) problem() *problem {
 	platforms := d.sorted()
 	switch len(platforms) {
 	case 0:
@@ -50,8 +50,8 @@ func (d detection) trouble() *trouble {
 		if d.total > 0 {
 			message = fmt.Sprintf("None of %s has a provider ID, so the platform cannot be detected.", nodeCount(d.total))
 		}
-		return &trouble{reason: v1beta1.ReasonWaitingForNodes, waits: true, after: nodesDelay,
-			message: message + " It is checked again every 30 seconds; or make a Provider that names its type."}
+		return &problem{reason: v1beta1.ReasonWaitingForNodes, waits: true, after: nodesDelay,
+			message: message + " The Nodes are checked again every 30 seconds. Alternatively, create a Provider with its type in spec.type."}
 	case 1:
 		return nil
 	}
@@ -59,12 +59,12 @@ func (d detection) trouble() *trouble {
 	for i, platform := range platforms {
 		parts[i] = fmt.Sprintf("%d %s", d.platforms[platform], platform)
 	}
-	return &trouble{reason: v1beta1.ReasonPlatformMixed, after: nodesDelay, message: wording.Brief(fmt.Sprintf(
-		"Of %s these have provider IDs of several platforms: %s. Make a Provider that names its type.",
+	return &problem{reason: v1beta1.ReasonPlatformMixed, after: nodesDelay, message: wording.Brief(fmt.Sprintf(
+		"The provider IDs of the %s are of several platforms: %s. Create a Provider with its type in spec.type.",
 		nodeCount(d.total), strings.Join(parts, ", ")))}
 }
 
-// platform returns the one platform.
+// platform returns the only platform.
 func (d detection) platform() *v1beta1.DetectedPlatform {
 	name := d.sorted()[0]
 	return &v1beta1.DetectedPlatform{Type: name, Nodes: int32(d.platforms[name]), TotalNodes: int32(d.total)}

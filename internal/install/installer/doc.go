@@ -1,15 +1,19 @@
-// Package installer installs provider processes: it is the controller of Providers.
+// Package installer installs provider processes. It is the controller of Providers.
 //
-// A pass over a Provider goes as follows. Its type is spec.type, or what the Nodes' provider IDs show (detect.go); of
-// two Providers of one type the older has it (type.go). Its spec becomes values of the chart machinist-provider, and
-// the chart is rendered (render.go). The rendered objects are compared with those in the cluster (plan.go, drift.go):
-// what is missing or differs is applied, what is not rendered any more is pruned, and an object that this Provider did
-// not make is never touched but named in a condition (apply.go). Then the process is observed (process.go): its
-// Deployment, its pods and the holder of its lease; why a rollout stands is what the kubelet or the API server says
-// (rollout.go). All of it ends in three conditions (conditions.go).
+// A pass over a Provider has these steps:
 //
-// What is installed is recorded in status before it is made, so that a crash between the two loses nothing. Objects
-// that are as rendered are not written: a pass over an installed Provider only reads.
+//   - It resolves the type of the Provider, which is spec.type or follows from the provider IDs of the Nodes
+//     (detect.go). Of two Providers with one type, the older one has it (type.go).
+//   - It converts the spec to values of the chart machinist-provider, and renders the chart (render.go).
+//   - It compares the rendered objects with those in the cluster (plan.go, drift.go). Objects that are missing or
+//     different are applied. Objects that are no longer rendered are pruned. Objects that this Provider did not create
+//     are never changed, but named in a condition (apply.go).
+//   - It observes the process: its Deployment, its pods and the holder of its Lease (process.go). If a rollout is
+//     stuck, the kubelet or the API server reports why (rollout.go).
+//   - It sets three conditions (conditions.go).
 //
-// A Provider is protected by a finalizer while Machines or MachineClasses in use need its process (deletion.go).
+// The installed objects are recorded in status before they are created, so that a crash in between loses none. Objects
+// that are as rendered are not written, so a pass over an installed Provider only reads.
+//
+// A finalizer protects a Provider while Machines or MachineClasses need its process (deletion.go).
 package installer

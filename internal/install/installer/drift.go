@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// covers says whether what is found has everything that is desired, with the same values. What else it has, such as
-// defaults, is not ours to judge: a field that stopped being desired shows in the hash.
+// covers reports whether the found object has all desired fields with the same values. It ignores other fields, such as
+// defaults. If a field is no longer desired, the hash changes.
 func covers(found, desired any) bool {
 	switch want := desired.(type) {
 	case map[string]any:
@@ -34,7 +34,7 @@ func covers(found, desired any) bool {
 	}
 }
 
-// merged are the lists whose items the API server merges by a key: others may add items of their own.
+// merged are the lists that the API server merges by a key, so that others may add items.
 var merged = map[string]string{
 	"containers": "name", "initContainers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath",
 	"imagePullSecrets": "name", "webhooks": "name", "matchConditions": "name", "ownerReferences": "uid",
@@ -80,8 +80,8 @@ func coversInOrder(found, desired []any) bool {
 	return true
 }
 
-// equalValues compares scalars as the API server does: 1000m of something is 1, and an int is no other number as a
-// float. An empty value that the API server leaves out is equal to none.
+// equalValues compares scalars as the API server does: 1000m equals 1, and an integer equals the same number as a
+// float. An empty value equals a missing one.
 func equalValues(found, desired any) bool {
 	if found == desired {
 		return true

@@ -7,7 +7,7 @@ import (
 )
 
 // Rule: nothing-written-when-as-desired.
-func TestDriftIsWhatIsDesiredAndOtherwise(t *testing.T) {
+func TestCovers(t *testing.T) {
 	const desired = `
 spec:
   replicas: 2
@@ -52,7 +52,7 @@ rules:
 subjects:
   - {kind: ServiceAccount, name: a, namespace: b}
 `, true},
-		"another number": {`
+		"other replicas": {`
 spec:
   replicas: 3
 `, false},
@@ -82,7 +82,7 @@ spec:
 			}
 			change(found)
 			if covers(found, parsed(t, desired)) {
-				t.Error("the change is not seen")
+				t.Error("the change was not detected")
 			}
 		})
 	}

@@ -12,10 +12,10 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics of the Providers. A nil *Metrics counts nothing.
+// Metrics are the metrics of Providers. A nil *Metrics does nothing.
 type Metrics struct{ providers *objectmetrics.Collector }
 
-// NewMetrics registers the metrics, which are read in the cache whenever they are asked for.
+// NewMetrics registers the metrics. Their values are read from the cache at each scrape.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	degraded := prometheus.NewDesc("machinist_installation_degraded",
 		"1 while the condition Degraded of a Provider is True, else 0.", []string{"installation"}, nil)
@@ -39,7 +39,7 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 	return m, nil
 }
 
-// lead reports that this process works on Providers.
+// lead reports that this process leads, so that it exports the metrics.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.providers.Lead()

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestProvidersAreExportedWithWhetherTheyAreDegraded(t *testing.T) {
+func TestDegradedMetric(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestProvidersAreExportedWithWhetherTheyAreDegraded(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want("") // Another process may be the one that leads.
+	want("") // This process does not lead yet.
 	metrics.lead()
 	want(`
 # HELP machinist_installation_degraded 1 while the condition Degraded of a Provider is True, else 0.

@@ -11,40 +11,41 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// steps are what brings the cluster to what is rendered.
+// steps are the changes that make the cluster equal to the rendered objects.
 type steps struct {
-	// Desired are the objects in the order in which to make them.
+	// Desired are the rendered objects in the order of their creation.
 	Desired []*unstructured.Unstructured
-	// Apply are those of them that are missing or differ.
+	// Apply are the objects in Desired that are missing or different.
 	Apply []application
-	// Prune are objects that are not desired any more, the last made first.
+	// Prune are the objects that are no longer desired, in reverse order of their creation.
 	Prune []*unstructured.Unstructured
-	// Conflicts are desired objects that exist and are not this Provider's. Nothing is done while there are any.
+	// Conflicts are the desired objects that exist and do not belong to this Provider. If there are any, nothing is
+	// changed.
 	Conflicts []*unstructured.Unstructured
 }
 
-// application is an object that is applied.
+// application is an object to apply.
 type application struct {
 	Object *unstructured.Unstructured
-	// Force takes fields back that somebody else has changed: of an object that is known to be this Provider's.
+	// Force takes over fields that other field managers have changed. It is set for existing objects of this Provider.
 	Force bool
 }
 
-// present are the objects in the cluster that are desired or recorded. One that does not exist has no entry.
+// present are the desired or recorded objects that exist in the cluster.
 type present map[v1beta1.InstalledObject]*unstructured.Unstructured
 
-// planOf compares what is desired with what is there. owner is the UID of the Provider.
-func planOf(desired []*unstructured.Unstructured, there present, installed []v1beta1.InstalledObject,
+// planOf compares the desired objects with the existing ones. owner is the UID of the Provider.
+func planOf(desired []*unstructured.Unstructured, existing present, installed []v1beta1.InstalledObject,
 	owner types.UID) steps {
 	s := steps{Desired: desired}
-	wanted := map[v1beta1.InstalledObject]bool{}
+	isDesired := map[v1beta1.InstalledObject]bool{}
 	for _, object := range desired {
-		wanted[refOf(object)] = true
-		switch found := there[refOf(object)]; {
+		isDesired[refOf(object)] = true
+		switch found := existing[refOf(object)]; {
 		case found == nil:
 			s.Apply = append(s.Apply, application{Object: object})
 		case found.GetDeletionTimestamp() != nil:
-			// It is made again when it is gone, which an event reports.
+			// The object is created again when it is gone. An event reports that.
 		case !ownedBy(found, owner):
 			s.Conflicts = append(s.Conflicts, found)
 		case differs(object, found):
@@ -52,21 +53,22 @@ func planOf(desired []*unstructured.Unstructured, there present, installed []v1b
 		}
 	}
 	for _, ref := range slices.Backward(installed) {
-		if found := there[ref]; found != nil && !wanted[ref] && ownedBy(found, owner) {
+		if found := existing[ref]; found != nil && !isDesired[ref] && ownedBy(found, owner) {
 			s.Prune = append(s.Prune, found)
 		}
 	}
 	return s
 }
 
-// differs says whether an object has to be applied: what is desired has changed since it was applied last, or somebody
-// has changed the object.
+// differs reports whether an object must be applied, because the desired object changed since it was last applied, or
+// because another program changed the object.
 func differs(desired, found *unstructured.Unstructured) bool {
 	const hash = v1beta1.AnnotationAppliedHash
 	return found.GetAnnotations()[hash] != desired.GetAnnotations()[hash] || !covers(found.Object, desired.Object)
 }
 
-// recorded returns what the status has while the steps are carried out: all that was there, and what is added.
+// recorded returns the objects that the status has while the steps are executed: all objects in installed, and the new
+// ones.
 func (s steps) recorded(installed []v1beta1.InstalledObject) []v1beta1.InstalledObject {
 	all := slices.Clone(installed)
 	for _, ref := range s.installed() {
@@ -77,7 +79,7 @@ func (s steps) recorded(installed []v1beta1.InstalledObject) []v1beta1.Installed
 	return all
 }
 
-// installed returns what the status has when the steps are carried out.
+// installed returns the objects that the status has after the steps.
 func (s steps) installed() []v1beta1.InstalledObject {
 	refs := make([]v1beta1.InstalledObject, len(s.Desired))
 	for i, object := range s.Desired {
@@ -86,7 +88,7 @@ func (s steps) installed() []v1beta1.InstalledObject {
 	return refs
 }
 
-// conflictMessage names the objects that are another's, and what made them where they say it.
+// conflictMessage names the objects of other owners, and their owners if known.
 func (s steps) conflictMessage() string {
 	var parts []string
 	for _, object := range s.Conflicts {
@@ -100,8 +102,8 @@ func (s steps) conflictMessage() string {
 		}
 		parts = append(parts, part)
 	}
-	return "This Provider did not make these objects, and does not touch them: " + strings.Join(parts, ", ") +
-		". Remove what made them, or delete them; nothing is installed or changed until then."
+	return "This Provider did not create these objects and does not change them: " + strings.Join(parts, ", ") +
+		". Uninstall the release that created them, or delete them. Nothing is installed or changed until then."
 }
 
 func refOf(object *unstructured.Unstructured) v1beta1.InstalledObject {

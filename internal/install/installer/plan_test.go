@@ -36,40 +36,40 @@ func refs(objects []*unstructured.Unstructured) []v1beta1.InstalledObject {
 }
 
 // Rules: nothing-written-when-as-desired, pruned-when-not-rendered, objects-of-others-untouched.
-func TestThePlanAppliesPrunesAndNamesConflicts(t *testing.T) {
+func TestPlanOf(t *testing.T) {
 	changed := object("a", "1", "me")
-	changed.SetLabels(map[string]string{"x": "somebody's"})
+	changed.SetLabels(map[string]string{"x": "changed"})
 	desired := object("a", "1", "me")
-	desired.SetLabels(map[string]string{"x": "ours"})
-	going := object("a", "1", "former")
+	desired.SetLabels(map[string]string{"x": "desired"})
+	beingDeleted := object("a", "1", "former")
 	now := metav1.Now()
-	going.SetDeletionTimestamp(&now)
+	beingDeleted.SetDeletionTimestamp(&now)
 	for name, test := range map[string]struct {
-		desired, there []*unstructured.Unstructured
-		installed      []v1beta1.InstalledObject
-		want           string
+		desired, existing []*unstructured.Unstructured
+		installed         []v1beta1.InstalledObject
+		want              string
 	}{
-		"nothing is there": {desired: list(object("a", "1", "me"), object("b", "1", "me")), want: "apply a, apply b"},
-		"all is there": {desired: list(object("a", "1", "me")), there: list(object("a", "1", "me")),
+		"nothing exists": {desired: list(object("a", "1", "me"), object("b", "1", "me")), want: "apply a, apply b"},
+		"everything exists": {desired: list(object("a", "1", "me")), existing: list(object("a", "1", "me")),
 			installed: refs(list(object("a", "", ""))), want: ""},
-		"another hash":     {desired: list(object("a", "2", "me")), there: list(object("a", "1", "me")), want: "force a"},
-		"a change by hand": {desired: list(desired), there: list(changed), want: "force a"},
-		"not rendered any more, the last made first": {desired: list(object("a", "1", "me")),
-			there:     list(object("a", "1", "me"), object("b", "1", "me"), object("c", "1", "me")),
+		"another hash":    {desired: list(object("a", "2", "me")), existing: list(object("a", "1", "me")), want: "force a"},
+		"a manual change": {desired: list(desired), existing: list(changed), want: "force a"},
+		"no longer rendered: the last one is pruned first": {desired: list(object("a", "1", "me")),
+			existing:  list(object("a", "1", "me"), object("b", "1", "me"), object("c", "1", "me")),
 			installed: refs(list(object("a", "", ""), object("b", "", ""), object("c", "", ""))), want: "prune c, prune b"},
-		"not rendered any more, and taken over by another": {there: list(object("b", "1", "other")),
+		"no longer rendered, but adopted by another owner": {existing: list(object("b", "1", "other")),
 			installed: refs(list(object("b", "", ""))), want: ""},
-		"not rendered any more, and gone": {installed: refs(list(object("b", "", ""))), want: ""},
-		"of nobody":                       {desired: list(object("a", "1", "me")), there: list(object("a", "1", "")), want: "conflict a"},
-		"of another":                      {desired: list(object("a", "1", "me")), there: list(object("a", "1", "other")), want: "conflict a"},
-		"being deleted":                   {desired: list(object("a", "1", "me")), there: list(going), want: ""},
+		"no longer rendered, and gone": {installed: refs(list(object("b", "", ""))), want: ""},
+		"without an owner":             {desired: list(object("a", "1", "me")), existing: list(object("a", "1", "")), want: "conflict a"},
+		"of another owner":             {desired: list(object("a", "1", "me")), existing: list(object("a", "1", "other")), want: "conflict a"},
+		"being deleted":                {desired: list(object("a", "1", "me")), existing: list(beingDeleted), want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			there := present{}
-			for _, o := range test.there {
-				there[refOf(o)] = o
+			existing := present{}
+			for _, o := range test.existing {
+				existing[refOf(o)] = o
 			}
-			steps := planOf(test.desired, there, test.installed, "me")
+			steps := planOf(test.desired, existing, test.installed, "me")
 			var got []string
 			for _, a := range steps.Apply {
 				if a.Force {
@@ -87,7 +87,7 @@ func TestThePlanAppliesPrunesAndNamesConflicts(t *testing.T) {
 			if strings.Join(got, ", ") != test.want {
 				t.Errorf("got %q, want %q", strings.Join(got, ", "), test.want)
 			}
-			// What is recorded while the steps are carried out has all that may exist then.
+			// While the steps are executed, all objects that may exist are recorded.
 			recorded := steps.recorded(test.installed)
 			for _, ref := range slices.Concat(test.installed, refs(test.desired)) {
 				if !slices.Contains(recorded, ref) {
@@ -99,7 +99,7 @@ func TestThePlanAppliesPrunesAndNamesConflicts(t *testing.T) {
 }
 
 // Rule: objects-of-others-untouched.
-func TestAConflictNamesWhatMadeTheObject(t *testing.T) {
+func TestConflictMessageNamesOwners(t *testing.T) {
 	helm, unlabelled, other := object("helm", "", ""), object("bare", "", ""), object("other", "", "")
 	helm.SetAnnotations(map[string]string{"meta.helm.sh/release-name": "sim",
 		"meta.helm.sh/release-namespace": "machinist-system"})
@@ -110,7 +110,7 @@ func TestAConflictNamesWhatMadeTheObject(t *testing.T) {
 		"ServiceAccount machinist-system/bare, ", "ServiceAccount machinist-system/other (of Provider azure)",
 	} {
 		if !strings.Contains(message, part) {
-			t.Errorf("%q does not say %q", message, part)
+			t.Errorf("%q does not contain %q", message, part)
 		}
 	}
 }

@@ -17,15 +17,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// process is a provider process as it is in the cluster.
+// process is a provider process in the cluster.
 type process struct {
-	deployment *appsv1.Deployment // nil if there is none
+	deployment *appsv1.Deployment // nil if it does not exist
 	pods       []corev1.Pod
-	// leader is the pod that holds the lease, empty if none of these pods does.
+	// leader is the pod that holds the Lease. It is empty if none of these pods does.
 	leader string
 }
 
-// observe reads the process of a Provider, of which something was installed.
+// observe reads the process of a Provider.
 func (r *Reconciler) observe(ctx context.Context, provider *v1beta1.Provider, status *v1beta1.ProviderStatus) (process,
 	error) {
 	at := slices.IndexFunc(status.Installed, func(o v1beta1.InstalledObject) bool { return o.Kind == "Deployment" })
@@ -59,7 +59,7 @@ func (r *Reconciler) observe(ctx context.Context, provider *v1beta1.Provider, st
 	return found, nil
 }
 
-// leaseName returns the name of the lease of the process.
+// leaseName returns the name of the Lease of the process.
 func leaseName(provider *v1beta1.Provider, status *v1beta1.ProviderStatus) string {
 	if provider.Spec.WatchNamespace == "" {
 		return status.Process
@@ -67,8 +67,8 @@ func leaseName(provider *v1beta1.Provider, status *v1beta1.ProviderStatus) strin
 	return status.Process + "-" + provider.Spec.WatchNamespace
 }
 
-// leader returns the pod that the lease names. It does not compare times: a leader that is gone is no pod any more. A
-// process with a kubeconfig of another control cluster has its lease there, and none here.
+// leader returns the pod that holds the Lease. It does not check whether the Lease has expired, because the pod of a
+// former leader does not exist any more. A process whose kubeconfig is for another control cluster has its Lease there.
 func (r *Reconciler) leader(ctx context.Context, name, namespace string, pods []corev1.Pod) (string, error) {
 	lease := &coordinationv1.Lease{}
 	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, lease); {
@@ -82,7 +82,7 @@ func (r *Reconciler) leader(ctx context.Context, name, namespace string, pods []
 	}
 	host, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	for i := range pods {
-		// The host name of a pod has no more than 63 characters of its name.
+		// The host name of a pod is truncated to 63 characters.
 		if name := pods[i].Name; host != "" && (name == host || len(host) == 63 && strings.HasPrefix(name, host)) {
 			return name, nil
 		}
@@ -90,7 +90,7 @@ func (r *Reconciler) leader(ctx context.Context, name, namespace string, pods []
 	return "", nil
 }
 
-// version returns the versions of the pods that are ready.
+// version returns the versions of the ready pods.
 func (p process) version() string {
 	var versions []string
 	for i := range p.pods {

@@ -15,25 +15,25 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Release is one installation of the chart machinist-provider.
+// Release is an installation of the chart machinist-provider.
 type Release struct {
-	// Name of the release, and namespace that its objects are in.
+	// Name is the name of the release. Namespace is the namespace of its objects.
 	Name, Namespace string
-	// Values of the chart, over its defaults.
+	// Values override the defaults of the chart.
 	Values map[string]any
 }
 
-// Render returns the objects of a release, in the order in which to make them. An error about a value names its path.
+// Render returns the objects of a release in the order of their creation. An error about a value has its path.
 type Render func(Release) ([]*unstructured.Unstructured, error)
 
 const (
-	// managedByLabel says who made an object: helm's word for itself is replaced by ours.
+	// managedByLabel names the program that created an object. The value of Helm is replaced by Name.
 	managedByLabel = "app.kubernetes.io/managed-by"
-	// Name is that of the operator's process, and of the manager of the fields that it applies.
+	// Name is the name of the operator process and of its field manager.
 	Name = "machinist-operator"
 )
 
-// render returns the objects of a Provider of a type, each as it is applied.
+// render returns the objects to apply for a Provider of a type.
 func (r *Reconciler) render(provider *v1beta1.Provider, of string) ([]*unstructured.Unstructured, error) {
 	values, err := valuesOf(provider, of)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *Reconciler) render(provider *v1beta1.Provider, of string) ([]*unstructu
 	return stamped, nil
 }
 
-// valuesOf returns the values of the chart for a Provider of a type: spec.values, and over them the other fields.
+// valuesOf returns the values of the chart for a Provider of a type. The other fields of the spec override spec.values.
 func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
 	spec, values := &provider.Spec, map[string]any{}
 	if spec.Values != nil && len(spec.Values.Raw) > 0 {
@@ -60,9 +60,9 @@ func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
 			return nil, fmt.Errorf("spec.values: %w", err)
 		}
 	}
-	if _, asked := values["migrator"]; asked {
-		return nil, errors.New("spec.values.migrator: the operator installs no migrator, which has rights that it does not " +
-			"have itself: install the chart with migrator.enabled=true and migrator.only=true for the time of the migration")
+	if _, found := values["migrator"]; found {
+		return nil, errors.New("spec.values.migrator: the operator cannot install a migrator, which needs permissions that the operator " +
+			"does not have: install the chart with migrator.enabled=true and migrator.only=true for the time of the migration")
 	}
 	set := func(value any, path ...string) error {
 		if err := unstructured.SetNestedField(values, value, path...); err != nil {
@@ -103,7 +103,7 @@ func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
 	return values, nil
 }
 
-// unset says whether a field of the spec leaves the value to the chart.
+// unset reports whether a field of the spec is empty, so that the default of the chart applies.
 func unset(value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -139,7 +139,7 @@ func anyOf(texts []string) []any {
 	return list
 }
 
-// stamp returns a copy of a rendered object that says whose it is, and carries the hash of what is applied.
+// stamp returns a copy of a rendered object with its owner and with a hash of its content.
 func stamp(rendered *unstructured.Unstructured, provider *v1beta1.Provider) (*unstructured.Unstructured, error) {
 	object := rendered.DeepCopy()
 	labels := map[string]string{}
@@ -155,7 +155,7 @@ func stamp(rendered *unstructured.Unstructured, provider *v1beta1.Provider) (*un
 	unstructured.RemoveNestedField(object.Object, "status")
 	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
 	if object.GetKind() == "Deployment" {
-		// The events of the pods are how a rollout that stands is noticed.
+		// Events of the pods report a stuck rollout. The label selects them.
 		if err := unstructured.SetNestedField(object.Object, provider.Name, "spec", "template", "metadata", "labels",
 			v1beta1.LabelInstalledBy); err != nil {
 			return nil, fmt.Errorf("label the pods of Deployment %s: %w", object.GetName(), err)

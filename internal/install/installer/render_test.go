@@ -14,13 +14,13 @@ import (
 )
 
 // Rule: spec-becomes-chart-values.
-func TestTheSpecBecomesValuesOfTheChart(t *testing.T) {
+func TestSpecBecomesChartValues(t *testing.T) {
 	three := int32(3)
 	for name, test := range map[string]struct {
 		spec v1beta1.ProviderSpec
 		want string
 	}{
-		"the least": {v1beta1.ProviderSpec{}, `{"provider":{"name":"acme"},"replicas":2}`},
+		"an empty spec": {v1beta1.ProviderSpec{}, `{"provider":{"name":"acme"},"replicas":2}`},
 		"everything": {v1beta1.ProviderSpec{
 			Image: v1beta1.ProviderImage{Registry: "registry.example.com", Repository: "acme", Tag: "v2",
 				Digest: "sha256:0", PullPolicy: corev1.PullAlways, PullSecrets: []v1beta1.LocalRef{{Name: "pull"}}},
@@ -35,7 +35,7 @@ func TestTheSpecBecomesValuesOfTheChart(t *testing.T) {
 			`"target":{"kubeconfigSecret":{"key":"config","name":"target"}},"watchNamespace":"team"}`},
 		"without a target cluster": {v1beta1.ProviderSpec{Target: v1beta1.ProviderTarget{None: true}},
 			`{"provider":{"name":"acme"},"replicas":2,"target":{"none":true}}`},
-		"with values of its own, over which fields win": {v1beta1.ProviderSpec{
+		"fields override spec.values": {v1beta1.ProviderSpec{
 			Image: v1beta1.ProviderImage{Tag: "v2"},
 			Values: &runtime.RawExtension{Raw: []byte(
 				`{"image":{"tag":"v1","registry":"r"},"nodeSelector":{"a":"b"},"provider":{"name":"x","flags":{"c":1}}}`)},
@@ -57,7 +57,7 @@ func TestTheSpecBecomesValuesOfTheChart(t *testing.T) {
 	}
 }
 
-func TestAValueOfAnotherTypeIsNamedByItsPath(t *testing.T) {
+func TestErrorAboutValueHasItsPath(t *testing.T) {
 	p := &v1beta1.Provider{Spec: v1beta1.ProviderSpec{Image: v1beta1.ProviderImage{Tag: "v2"},
 		Values: &runtime.RawExtension{Raw: []byte(`{"image":"machinist"}`)}}}
 	if _, err := valuesOf(p, "acme"); err == nil || !strings.Contains(err.Error(), "spec.values.image.tag") {
@@ -65,8 +65,8 @@ func TestAValueOfAnotherTypeIsNamedByItsPath(t *testing.T) {
 	}
 }
 
-// The operator would need all rights of a migrator to give them.
-func TestTheOperatorInstallsNoMigrator(t *testing.T) {
+// The operator would need all permissions of a migrator to grant them.
+func TestOperatorInstallsNoMigrator(t *testing.T) {
 	p := &v1beta1.Provider{Spec: v1beta1.ProviderSpec{
 		Values: &runtime.RawExtension{Raw: []byte(`{"migrator":{"enabled":true}}`)}}}
 	if _, err := valuesOf(p, "acme"); err == nil || !strings.Contains(err.Error(), "spec.values.migrator") {
@@ -74,7 +74,7 @@ func TestTheOperatorInstallsNoMigrator(t *testing.T) {
 	}
 }
 
-// What is applied says whose it is. Its hash changes with what is rendered, and with nothing else.
+// Applied objects have their owner, and a hash that depends only on the rendered object.
 func TestRenderedObjectsAreStamped(t *testing.T) {
 	rendered := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "status": map[string]any{},
@@ -99,13 +99,13 @@ func TestRenderedObjectsAreStamped(t *testing.T) {
 	}
 	first := hash()
 	if first == "" || hash() != first {
-		t.Errorf("of the same object the hashes are %q and %q", first, hash())
+		t.Errorf("the hashes of the same object are %q and %q", first, hash())
 	}
 	if err := unstructured.SetNestedField(rendered.Object, int64(3), "spec", "replicas"); err != nil {
 		t.Fatal(err)
 	}
 	if hash() == first {
-		t.Error("the hash of another object is the same")
+		t.Error("the hash did not change with the object")
 	}
 	if rendered.GetLabels()[managedByLabel] != "Helm" {
 		t.Error("the rendered object was changed")

@@ -12,19 +12,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// crashesMeanLoop is after how many restarts a container that is not ready is taken to end again and again, also while
-// it runs: the kubelet reports the loop only between two runs.
-const crashesMeanLoop = 3
+// crashLoopRestarts is the number of restarts after which a container that is not ready is reported as crash looping.
+// The kubelet reports the loop only while it waits between two runs.
+const crashLoopRestarts = 3
 
-// rollout is how far the pods are what the Deployment asks for.
+// rollout is the progress of the rollout of the Deployment.
 type rollout struct {
 	complete bool
-	// stands is set if nothing advances without a person; reason and message then say what is in the way.
-	stands          bool
+	// stuck means that a user must act. reason and message then explain the problem.
+	stuck           bool
 	reason, message string
 }
 
-// rollout judges the Deployment and its pods.
+// rollout evaluates the Deployment and its pods.
 func (p process) rollout() rollout {
 	d := p.deployment
 	want := int32(1)
@@ -35,29 +35,29 @@ func (p process) rollout() rollout {
 	if s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == want && s.Replicas == want &&
 		s.AvailableReplicas == want {
 		return rollout{complete: true, reason: v1beta1.ReasonRolloutComplete,
-			message: fmt.Sprintf("All of %s are updated and available.", replicas(want))}
+			message: fmt.Sprintf("%d of %s updated and available.", want, replicas(want))}
 	}
-	for _, find := range []func() *rollout{p.refused, p.podInTheWay, p.overdue} {
+	for _, find := range []func() *rollout{p.podsRefused, p.newestStuckPod, p.deadlineExceeded} {
 		if found := find(); found != nil {
 			return *found
 		}
 	}
 	return rollout{reason: v1beta1.ReasonRollingOut, message: fmt.Sprintf(
-		"%d of %s are updated, %d are available.", s.UpdatedReplicas, replicas(want), s.AvailableReplicas)}
+		"%d of %s updated, %d available.", s.UpdatedReplicas, replicas(want), s.AvailableReplicas)}
 }
 
-// refused returns why the API server makes no pods.
-func (p process) refused() *rollout {
+// podsRefused returns the reason if the API server refuses to create pods.
+func (p process) podsRefused() *rollout {
 	if c := deploymentCondition(p.deployment, appsv1.DeploymentReplicaFailure); c != nil &&
 		c.Status == corev1.ConditionTrue {
-		return &rollout{stands: true, reason: v1beta1.ReasonPodsRefused,
-			message: fmt.Sprintf("The API server refuses pods: %s", c.Message)}
+		return &rollout{stuck: true, reason: v1beta1.ReasonPodsRefused,
+			message: fmt.Sprintf("The API server refuses to create pods: %s", c.Message)}
 	}
 	return nil
 }
 
-// podInTheWay returns why a pod does not become ready, the youngest first: it is of the newest version.
-func (p process) podInTheWay() *rollout {
+// newestStuckPod returns the problem of the newest stuck pod, because the newest pod has the newest version.
+func (p process) newestStuckPod() *rollout {
 	pods := slices.Clone(p.pods)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
@@ -74,31 +74,31 @@ func (p process) podInTheWay() *rollout {
 	return nil
 }
 
-// stuckPod returns why a pod that is not ready does not become so by itself.
+// stuckPod returns the problem of a pod that does not become ready without intervention, or nil.
 func stuckPod(pod *corev1.Pod) *rollout {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return &rollout{stands: true, reason: v1beta1.ReasonUnschedulable,
-				message: fmt.Sprintf("Pod %s finds no Node: %s", pod.Name, c.Message)}
+			return &rollout{stuck: true, reason: v1beta1.ReasonUnschedulable,
+				message: fmt.Sprintf("Pod %s cannot be scheduled: %s", pod.Name, c.Message)}
 		}
 	}
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch waiting := c.State.Waiting; {
 		case waiting != nil && waiting.Reason == v1beta1.ReasonCrashLoopBackOff,
-			c.RestartCount >= crashesMeanLoop && !c.Ready && c.LastTerminationState.Terminated != nil:
-			return &rollout{stands: true, reason: v1beta1.ReasonCrashLoopBackOff,
-				message: fmt.Sprintf("Pod %s ended %d times; the last time %s", pod.Name, c.RestartCount, lastWords(c))}
+			c.RestartCount >= crashLoopRestarts && !c.Ready && c.LastTerminationState.Terminated != nil:
+			return &rollout{stuck: true, reason: v1beta1.ReasonCrashLoopBackOff,
+				message: fmt.Sprintf("Pod %s was restarted %d times. It last ended %s", pod.Name, c.RestartCount, lastTermination(c))}
 		case waiting != nil && waiting.Reason != "" && waiting.Reason != "ContainerCreating" &&
 			waiting.Reason != "PodInitializing":
-			return &rollout{stands: true, reason: waiting.Reason,
+			return &rollout{stuck: true, reason: waiting.Reason,
 				message: fmt.Sprintf("Pod %s does not start: %s", pod.Name, cmp.Or(waiting.Message, waiting.Reason))}
 		}
 	}
 	return nil
 }
 
-// lastWords returns how a container ended the last time.
-func lastWords(c corev1.ContainerStatus) string {
+// lastTermination describes how a container last ended.
+func lastTermination(c corev1.ContainerStatus) string {
 	t := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
 	if t == nil {
 		return "for an unknown reason."
@@ -113,8 +113,8 @@ func lastWords(c corev1.ContainerStatus) string {
 	return text + "."
 }
 
-// overdue returns that a Deployment made no progress for as long as its own deadline says.
-func (p process) overdue() *rollout {
+// deadlineExceeded returns a problem if the Deployment made no progress within its progress deadline.
+func (p process) deadlineExceeded() *rollout {
 	c := deploymentCondition(p.deployment, appsv1.DeploymentProgressing)
 	if c == nil || c.Status != corev1.ConditionFalse || c.Reason != v1beta1.ReasonProgressDeadlineExceeded {
 		return nil
@@ -122,13 +122,13 @@ func (p process) overdue() *rollout {
 	for i := range p.pods {
 		for _, ready := range p.pods[i].Status.Conditions {
 			if ready.Type == corev1.PodReady && ready.Status == corev1.ConditionFalse {
-				return &rollout{stands: true, reason: v1beta1.ReasonNotReady,
-					message: fmt.Sprintf("Pod %s runs and does not become ready: %s", p.pods[i].Name,
+				return &rollout{stuck: true, reason: v1beta1.ReasonNotReady,
+					message: fmt.Sprintf("Pod %s is running, but does not become ready: %s", p.pods[i].Name,
 						cmp.Or(ready.Message, ready.Reason))}
 			}
 		}
 	}
-	return &rollout{stands: true, reason: v1beta1.ReasonProgressDeadlineExceeded, message: c.Message}
+	return &rollout{stuck: true, reason: v1beta1.ReasonProgressDeadlineExceeded, message: c.Message}
 }
 
 func deploymentCondition(d *appsv1.Deployment, of appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {

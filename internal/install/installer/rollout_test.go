@@ -44,7 +44,7 @@ func ended(restarts int32, c corev1.ContainerStatus, code int32, message string)
 }
 
 // Rule: kubelet-reason-is-reported.
-func TestARolloutThatStandsSaysWhyInTheWordsOfTheKubelet(t *testing.T) {
+func TestStuckRolloutHasReasonOfKubelet(t *testing.T) {
 	notReady := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady",
 		Message: "containers with unready status: [main]"}
 	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
@@ -52,58 +52,58 @@ func TestARolloutThatStandsSaysWhyInTheWordsOfTheKubelet(t *testing.T) {
 		deployment *appsv1.Deployment
 		pods       []corev1.Pod
 		complete   bool
-		stands     bool
+		stuck      bool
 		reason     string
 		message    string
 	}{
 		"complete": {deployment: deployed(2, 2, 2), complete: true, reason: v1beta1.ReasonRolloutComplete,
-			message: "All of 2 replicas are updated and available."},
-		"a spec that the Deployment's controller has not seen": {deployment: func() *appsv1.Deployment {
+			message: "2 of 2 replicas updated and available."},
+		"a spec that the Deployment controller has not observed": {deployment: func() *appsv1.Deployment {
 			d := deployed(2, 2, 2)
 			d.Generation = 2
 			return d
 		}(), reason: v1beta1.ReasonRollingOut},
-		"pods that start": {deployment: deployed(2, 1, 1), pods: []corev1.Pod{podWith(waiting("ContainerCreating", ""))},
-			reason: v1beta1.ReasonRollingOut, message: "1 of 2 replicas are updated, 1 are available."},
+		"starting pods": {deployment: deployed(2, 1, 1), pods: []corev1.Pod{podWith(waiting("ContainerCreating", ""))},
+			reason: v1beta1.ReasonRollingOut, message: "1 of 2 replicas updated, 1 available."},
 		"an image that cannot be pulled": {deployment: deployed(2, 2, 0),
-			pods:   []corev1.Pod{podWith(waiting("ImagePullBackOff", `Back-off pulling image "r/p:v9": not found`))},
-			stands: true, reason: "ImagePullBackOff",
+			pods:  []corev1.Pod{podWith(waiting("ImagePullBackOff", `Back-off pulling image "r/p:v9": not found`))},
+			stuck: true, reason: "ImagePullBackOff",
 			message: `Pod machinist-provider-sim-x does not start: Back-off pulling image "r/p:v9": not found`},
 		"an image with a wrong name": {deployment: deployed(1, 1, 0),
-			pods: []corev1.Pod{podWith(waiting("InvalidImageName", "invalid reference format"))}, stands: true,
+			pods: []corev1.Pod{podWith(waiting("InvalidImageName", "invalid reference format"))}, stuck: true,
 			reason: "InvalidImageName", message: "invalid reference format"},
 		"a Secret whose key is missing": {deployment: deployed(1, 1, 0),
-			pods: []corev1.Pod{podWith(waiting("CreateContainerConfigError", "secret not found"))}, stands: true,
+			pods: []corev1.Pod{podWith(waiting("CreateContainerConfigError", "secret not found"))}, stuck: true,
 			reason: "CreateContainerConfigError", message: "secret not found"},
-		"a process that ends": {deployment: deployed(1, 1, 0),
-			pods:   []corev1.Pod{podWith(ended(4, waiting("CrashLoopBackOff", "back-off"), 1, "Error: --cloud-endpoint is not set\n"))},
-			stands: true, reason: v1beta1.ReasonCrashLoopBackOff,
-			message: "ended 4 times; the last time with exit code 1: Error: --cloud-endpoint is not set"},
-		"a process that ends, between two ends": {deployment: deployed(1, 1, 0),
-			pods:   []corev1.Pod{podWith(ended(3, corev1.ContainerStatus{}, 137, ""))},
-			stands: true, reason: v1beta1.ReasonCrashLoopBackOff, message: "with exit code 137."},
-		"a process that ended once": {deployment: deployed(1, 1, 0),
+		"a process that exits repeatedly": {deployment: deployed(1, 1, 0),
+			pods:  []corev1.Pod{podWith(ended(4, waiting("CrashLoopBackOff", "back-off"), 1, "Error: --cloud-endpoint is not set\n"))},
+			stuck: true, reason: v1beta1.ReasonCrashLoopBackOff,
+			message: "was restarted 4 times. It last ended with exit code 1: Error: --cloud-endpoint is not set"},
+		"a process that exits repeatedly, while it runs": {deployment: deployed(1, 1, 0),
+			pods:  []corev1.Pod{podWith(ended(3, corev1.ContainerStatus{}, 137, ""))},
+			stuck: true, reason: v1beta1.ReasonCrashLoopBackOff, message: "with exit code 137."},
+		"a process that exited once": {deployment: deployed(1, 1, 0),
 			pods: []corev1.Pod{podWith(ended(1, corev1.ContainerStatus{}, 1, ""))}, reason: v1beta1.ReasonRollingOut},
 		"a pod without a Node": {deployment: deployed(1, 1, 0),
 			pods: []corev1.Pod{podWith(corev1.ContainerStatus{}, corev1.PodCondition{Type: corev1.PodScheduled,
 				Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available"})},
-			stands: true, reason: v1beta1.ReasonUnschedulable, message: "0/3 nodes are available"},
+			stuck: true, reason: v1beta1.ReasonUnschedulable, message: "0/3 nodes are available"},
 		"a quota": {deployment: withCondition(deployed(1, 0, 0), appsv1.DeploymentReplicaFailure, corev1.ConditionTrue,
-			"FailedCreate", "exceeded quota: pods"), stands: true, reason: v1beta1.ReasonPodsRefused,
+			"FailedCreate", "exceeded quota: pods"), stuck: true, reason: v1beta1.ReasonPodsRefused,
 			message: "exceeded quota: pods"},
 		"a pod that does not become ready": {deployment: withCondition(deployed(1, 1, 0), appsv1.DeploymentProgressing,
 			corev1.ConditionFalse, "ProgressDeadlineExceeded", "late"),
-			pods: []corev1.Pod{podWith(corev1.ContainerStatus{}, notReady)}, stands: true, reason: v1beta1.ReasonNotReady,
+			pods: []corev1.Pod{podWith(corev1.ContainerStatus{}, notReady)}, stuck: true, reason: v1beta1.ReasonNotReady,
 			message: "containers with unready status: [main]"},
 		"no progress, and no pods": {deployment: withCondition(deployed(1, 0, 0), appsv1.DeploymentProgressing,
-			corev1.ConditionFalse, "ProgressDeadlineExceeded", "late"), stands: true,
+			corev1.ConditionFalse, "ProgressDeadlineExceeded", "late"), stuck: true,
 			reason: v1beta1.ReasonProgressDeadlineExceeded, message: "late"},
 		"an old pod that works": {deployment: deployed(2, 1, 1),
 			pods: []corev1.Pod{podWith(waiting("ImagePullBackOff", ""), ready)}, reason: v1beta1.ReasonRollingOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := process{deployment: test.deployment, pods: test.pods}.rollout()
-			if got.complete != test.complete || got.stands != test.stands || got.reason != test.reason ||
+			if got.complete != test.complete || got.stuck != test.stuck || got.reason != test.reason ||
 				!strings.Contains(got.message, test.message) {
 				t.Errorf("got %+v", got)
 			}
@@ -111,7 +111,7 @@ func TestARolloutThatStandsSaysWhyInTheWordsOfTheKubelet(t *testing.T) {
 	}
 }
 
-func TestTheVersionIsThatOfTheReadyPods(t *testing.T) {
+func TestVersionIsThatOfReadyPods(t *testing.T) {
 	pod := func(image string, ready corev1.ConditionStatus) corev1.Pod {
 		return corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}},
 			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}

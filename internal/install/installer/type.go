@@ -11,15 +11,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Types returns the types that come with Machinist, in order. Each is also the scheme of its provider IDs.
+// Types returns the types of the providers of Machinist, in order. Each is also the scheme of its provider IDs.
 func Types() []string { return []string{"azure", "libvirt", "openstack", "sim"} }
 
 // processName returns the name of the process of a type.
 func processName(of string) string { return "machinist-provider-" + of }
 
-// resolveType finds the type of a Provider and records it in status. It returns what is in the way, if anything.
+// resolveType finds the type of a Provider and records it in status. It returns the problem that prevents that, if any.
 func (r *Reconciler) resolveType(ctx context.Context, provider *v1beta1.Provider,
-	status *v1beta1.ProviderStatus) (*trouble, error) {
+	status *v1beta1.ProviderStatus) (*problem, error) {
 	if provider.Spec.Type == v1beta1.ProviderTypeAuto {
 		if t, err := r.detectType(ctx, status); t != nil || err != nil {
 			return t, err
@@ -37,18 +37,18 @@ func (r *Reconciler) resolveType(ctx context.Context, provider *v1beta1.Provider
 	return duplicateType(provider, status.Type, all.Items), nil
 }
 
-// detectType finds the type from the Nodes. A type of which something is installed stays.
-func (r *Reconciler) detectType(ctx context.Context, status *v1beta1.ProviderStatus) (*trouble, error) {
+// detectType detects the type from the Nodes. If objects of a type are installed, the type does not change.
+func (r *Reconciler) detectType(ctx context.Context, status *v1beta1.ProviderStatus) (*problem, error) {
 	if status.Detected != nil && len(status.Installed) > 0 {
 		status.Type = status.Detected.Type
 		return nil, nil
 	}
 	nodes := &corev1.NodeList{}
 	if err := r.Live.List(ctx, nodes); err != nil {
-		return nil, fmt.Errorf("list the Nodes, from which the type is detected: %w", err)
+		return nil, fmt.Errorf("list the Nodes to detect the type: %w", err)
 	}
 	found := detect(nodes.Items)
-	if t := found.trouble(); t != nil {
+	if t := found.problem(); t != nil {
 		status.Type, status.Detected = "", nil
 		return t, nil
 	}
@@ -57,34 +57,33 @@ func (r *Reconciler) detectType(ctx context.Context, status *v1beta1.ProviderSta
 	return nil, nil
 }
 
-// unknownType returns what is in the way of a type that does not come with Machinist and has no image.
-func unknownType(provider *v1beta1.Provider, status *v1beta1.ProviderStatus) *trouble {
+// unknownType returns a problem if the type is not one of Types and no image is set.
+func unknownType(provider *v1beta1.Provider, status *v1beta1.ProviderStatus) *problem {
 	if slices.Contains(Types(), status.Type) || provider.Spec.Image.Repository != "" {
 		return nil
 	}
-	subject := fmt.Sprintf("spec.type %q is not a provider that comes with Machinist", status.Type)
+	subject := fmt.Sprintf("spec.type %q is not a provider of Machinist", status.Type)
 	if status.Detected != nil {
-		subject = fmt.Sprintf("%s, and no such provider comes with Machinist", detectedMessage(status.Detected))
+		subject = fmt.Sprintf("%s, and Machinist has no such provider", detectedMessage(status.Detected))
 	}
-	return &trouble{reason: v1beta1.ReasonUnknownType, message: fmt.Sprintf(
-		"%s. Known are %s. For a provider of your own set spec.image.repository.", subject, strings.Join(Types(), ", "))}
+	return &problem{reason: v1beta1.ReasonUnknownType, message: fmt.Sprintf(
+		"%s. The providers of Machinist are %s. For any other provider, set spec.image.repository.", subject, strings.Join(Types(), ", "))}
 }
 
-// duplicateType returns what is in the way if another Provider has the type: one that is installed already, or else an
-// older one.
-func duplicateType(provider *v1beta1.Provider, of string, all []v1beta1.Provider) *trouble {
+// duplicateType returns a problem if another Provider has the type and precedes this one.
+func duplicateType(provider *v1beta1.Provider, of string, all []v1beta1.Provider) *problem {
 	for i := range all {
 		other := &all[i]
 		if other.UID != provider.UID && typeOf(other) == of && precedes(other, provider) {
-			return &trouble{reason: v1beta1.ReasonDuplicateType, message: fmt.Sprintf(
-				"Provider %s is of type %s too and precedes this one: one process serves a type. Delete one of the two.",
+			return &problem{reason: v1beta1.ReasonDuplicateType, message: fmt.Sprintf(
+				"Provider %s has the type %s too and precedes this one. Only one process can serve a type. Delete one of the two Providers.",
 				other.Name, of)}
 		}
 	}
 	return nil
 }
 
-// typeOf returns the type that a Provider has or asks for, Auto if it is not detected yet.
+// typeOf returns the resolved or declared type of a Provider. It is Auto if the type is not detected yet.
 func typeOf(p *v1beta1.Provider) string {
 	if p.Spec.Type == v1beta1.ProviderTypeAuto && p.Status.Type != "" {
 		return p.Status.Type
@@ -92,7 +91,8 @@ func typeOf(p *v1beta1.Provider) string {
 	return p.Spec.Type
 }
 
-// precedes says whether a has the type that both ask for.
+// precedes reports whether a has the type that both Providers declare: the one that is installed, or else the older
+// one.
 func precedes(a, b *v1beta1.Provider) bool {
 	if first, second := len(a.Status.Installed) > 0, len(b.Status.Installed) > 0; first != second {
 		return first

@@ -19,21 +19,21 @@ func providerOf(name, of string, age time.Duration) v1beta1.Provider {
 }
 
 // Rule: unknown-type-names-known-ones.
-func TestATypeThatIsNotKnownNeedsAnImage(t *testing.T) {
+func TestUnknownTypeNeedsAnImage(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(*v1beta1.Provider)
 		message string
 	}{
-		"azure":  {func(p *v1beta1.Provider) { p.Status.Type = "azure" }, ""},
-		"a typo": {func(p *v1beta1.Provider) { p.Status.Type = "azur" }, `spec.type "azur" is not a provider that comes with Machinist. Known are azure, libvirt, openstack, sim.`},
-		"an own": {func(p *v1beta1.Provider) { p.Status.Type, p.Spec.Image.Repository = "acme", "acme/provider" }, ""},
+		"azure":                  {func(p *v1beta1.Provider) { p.Status.Type = "azure" }, ""},
+		"a typo":                 {func(p *v1beta1.Provider) { p.Status.Type = "azur" }, `spec.type "azur" is not a provider of Machinist. The providers of Machinist are azure, libvirt, openstack, sim.`},
+		"a third-party provider": {func(p *v1beta1.Provider) { p.Status.Type, p.Spec.Image.Repository = "acme", "acme/provider" }, ""},
 		"a typo with a registry": {func(p *v1beta1.Provider) {
 			p.Status.Type, p.Spec.Image.Registry = "azur", "registry.example.com"
-		}, "Known are azure, libvirt, openstack, sim."},
-		"a detected one": {func(p *v1beta1.Provider) {
+		}, "The providers of Machinist are azure, libvirt, openstack, sim."},
+		"a detected type": {func(p *v1beta1.Provider) {
 			p.Status.Type = "aws"
 			p.Status.Detected = &v1beta1.DetectedPlatform{Type: "aws", Nodes: 5, TotalNodes: 6}
-		}, "Detected aws from 5 of 6 Nodes, and no such provider comes with Machinist."},
+		}, "Detected aws from 5 of 6 Nodes, and Machinist has no such provider."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &v1beta1.Provider{}
@@ -48,7 +48,7 @@ func TestATypeThatIsNotKnownNeedsAnImage(t *testing.T) {
 }
 
 // Rule: one-provider-of-a-type.
-func TestTheOlderOfTwoProvidersOfOneTypeHasIt(t *testing.T) {
+func TestOlderProviderHasTheType(t *testing.T) {
 	older, younger := providerOf("older", "azure", time.Hour), providerOf("younger", "azure", time.Minute)
 	detected := providerOf("detected", v1beta1.ProviderTypeAuto, 2*time.Hour)
 	detected.Status.Type = "azure"
@@ -58,22 +58,22 @@ func TestTheOlderOfTwoProvidersOfOneTypeHasIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		of     v1beta1.Provider
 		all    []v1beta1.Provider
-		yields string // the name of the one that precedes
+		yields string // the name of the Provider that precedes it
 	}{
-		"alone":                {older, []v1beta1.Provider{older}, ""},
-		"the older":            {older, []v1beta1.Provider{older, younger}, ""},
-		"the younger":          {younger, []v1beta1.Provider{older, younger}, "older"},
-		"of another type":      {younger, []v1beta1.Provider{providerOf("sim", "sim", time.Hour), younger}, ""},
-		"after a detected one": {older, []v1beta1.Provider{older, detected}, "detected"},
-		"installed first":      {older, []v1beta1.Provider{older, installed}, "installed"},
-		"made in one second":   {twin, []v1beta1.Provider{older, twin}, "older"},
-		"not detected yet":     {younger, []v1beta1.Provider{providerOf("auto", v1beta1.ProviderTypeAuto, time.Hour), younger}, ""},
+		"alone":                 {older, []v1beta1.Provider{older}, ""},
+		"the older":             {older, []v1beta1.Provider{older, younger}, ""},
+		"the younger":           {younger, []v1beta1.Provider{older, younger}, "older"},
+		"of another type":       {younger, []v1beta1.Provider{providerOf("sim", "sim", time.Hour), younger}, ""},
+		"after a detected one":  {older, []v1beta1.Provider{older, detected}, "detected"},
+		"installed first":       {older, []v1beta1.Provider{older, installed}, "installed"},
+		"created in one second": {twin, []v1beta1.Provider{older, twin}, "older"},
+		"not detected yet":      {younger, []v1beta1.Provider{providerOf("auto", v1beta1.ProviderTypeAuto, time.Hour), younger}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := duplicateType(&test.of, "azure", test.all)
 			if (found == nil) != (test.yields == "") ||
-				found != nil && !strings.HasPrefix(found.message, "Provider "+test.yields+" is of type azure too") {
-				t.Errorf("got %+v, want that it yields to %q", found, test.yields)
+				found != nil && !strings.HasPrefix(found.message, "Provider "+test.yields+" has the type azure too") {
+				t.Errorf("got %+v, want it to yield to %q", found, test.yields)
 			}
 		})
 	}

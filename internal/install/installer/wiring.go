@@ -21,11 +21,11 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// passTimeout bounds a pass: some thirty requests.
+// passTimeout is the timeout of a pass, which takes about thirty requests.
 const passTimeout = time.Minute
 
-// Kinds returns empty objects of the kinds that are watched beside Providers, of which only the metadata is cached, and
-// only where Selector chooses them. Pods are among them because nothing else reports that one cannot start.
+// Kinds returns empty objects of the kinds that are watched in addition to Providers. Only their metadata is cached,
+// and only of objects that Selector selects. Pods are included because nothing else reports that a pod cannot start.
 func Kinds() []client.Object {
 	var kinds []client.Object
 	for _, gvk := range []schema.GroupVersionKind{
@@ -48,26 +48,26 @@ func Kinds() []client.Object {
 	return kinds
 }
 
-// Selector chooses what the operator made.
+// Selector selects the objects that the operator created.
 func Selector() labels.Selector {
-	made, err := labels.NewRequirement(v1beta1.LabelInstalledBy, selection.Exists, nil)
+	created, err := labels.NewRequirement(v1beta1.LabelInstalledBy, selection.Exists, nil)
 	if err != nil {
 		panic(err) // The label is a constant.
 	}
-	return labels.NewSelector().Add(*made)
+	return labels.NewSelector().Add(*created)
 }
 
-// Register adds the controller to the manager, whose cache has Providers and Kinds.
+// Register adds the controller to a manager whose cache has Providers and Kinds.
 func (r *Reconciler) Register(mgr manager.Manager) error { return r.Wiring().Add(mgr, nil) }
 
-// Wiring returns what triggers a Provider.
+// Wiring returns the controller with everything that triggers it.
 func (r *Reconciler) Wiring() wiring.Controller {
 	table := wiring.Controller{
 		Name: "provider", Reconciler: r, Concurrency: 1, Timeout: passTimeout,
 		For: &wiring.Watch{Object: &v1beta1.Provider{}, Predicate: specChanged()},
 		Watches: []wiring.Watch{{
-			// Another may get the type of one that goes.
-			Object: &v1beta1.Provider{}, Keys: handler.EnqueueRequestsFromMapFunc(r.all), Predicate: goes(),
+			// Another Provider may get the type of a deleted one.
+			Object: &v1beta1.Provider{}, Keys: handler.EnqueueRequestsFromMapFunc(r.all), Predicate: onlyDeleted(),
 		}},
 	}
 	for _, kind := range Kinds() {
@@ -77,7 +77,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	return table
 }
 
-// specChanged lets through what people change, and the finalizer only when somebody took it away.
+// specChanged drops updates that change neither the spec, the deletion timestamp nor the presence of the finalizer.
 func specChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -88,7 +88,7 @@ func specChanged() predicate.Predicate {
 	}}
 }
 
-func goes() predicate.Predicate {
+func onlyDeleted() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
@@ -96,7 +96,7 @@ func goes() predicate.Predicate {
 	}
 }
 
-// all returns the keys of all Providers: there are a few.
+// all returns the keys of all Providers, of which there are only a few.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	list := &v1beta1.ProviderList{}
 	if err := r.Client.List(ctx, list); err != nil {
@@ -109,7 +109,7 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	return keys
 }
 
-// installedFor returns the key of the Provider that an object was made for.
+// installedFor returns the key of the Provider that an object belongs to.
 func installedFor(_ context.Context, object client.Object) []reconcile.Request {
 	name := object.GetLabels()[v1beta1.LabelInstalledBy]
 	if name == "" {

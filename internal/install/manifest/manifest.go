@@ -1,4 +1,4 @@
-// Package manifest reads the YAML that is part of the program.
+// Package manifest decodes YAML files that are embedded in the program.
 package manifest
 
 import (
@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Decode returns the objects of all documents of all files that match the pattern, in the order of the files' names.
-// Fields and kinds that the scheme's types do not know are errors.
+// Decode returns the objects in all documents of all files that match the pattern, in the order of the file names. It
+// fails for fields and kinds that the types of the scheme do not have.
 func Decode(files fs.FS, pattern string, types ...func(*runtime.Scheme) error) ([]client.Object, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range types {

@@ -13,25 +13,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Namespace is where the processes are installed by default, and where they keep their leases.
+// Namespace is the namespace in which the processes are installed by default, and in which they have their Leases.
 const Namespace = "machinist-system"
 
-// Parts is what of the charts belongs into one cluster for processes that run outside of it.
+// Parts selects the objects of the charts for one cluster when the processes run outside of it.
 type Parts struct {
-	// Control and Target say what the cluster is.
+	// Control and Target define the role of the cluster.
 	Control, Target bool
-	// User is who the process is to the cluster; empty for its ServiceAccount.
+	// User is the user name of the process in the cluster. If it is empty, the process uses its ServiceAccount.
 	User string
-	// WatchNamespace is the only namespace that the process works in; empty is all.
+	// WatchNamespace is the only namespace that the process works in. Empty means all namespaces.
 	WatchNamespace string
-	// Shards is among how many processes the namespaces are divided; 0 and 1 are one for all.
+	// Shards is the number of shards. 0 and 1 mean that one process serves all namespaces.
 	Shards int
-	// WebhookURL is where API servers reach the process's webhook. Empty means through its Service, and "off" that
-	// there is none.
+	// WebhookURL is the URL by which API servers reach the webhook of the process. If it is empty, they use its Service.
+	// If it is "off", there is no webhook.
 	WebhookURL string
 }
 
-// Off is the Parts.WebhookURL of a process without a webhook.
+// Off is the WebhookURL of a process without a webhook.
 const Off = "off"
 
 func (p Parts) values() map[string]any {
@@ -53,29 +53,30 @@ func (p Parts) values() map[string]any {
 	return v
 }
 
-// Manager returns what a cluster needs, beside the CRDs, for a manager that runs outside of it: the admission policies,
-// the flow control, its roles and its webhook.
+// Manager returns the objects, except the CRDs, that a cluster needs for a manager that runs outside of it: the
+// admission policies, the flow control, its roles and its webhook.
 func (p Parts) Manager() ([]client.Object, error) {
 	return p.machinist(map[string]any{
 		"crds": map[string]any{"enabled": false}, "manager": map[string]any{"shards": max(p.Shards, 1)},
 	})
 }
 
-// machinist renders the chart machinist with further values.
-func (p Parts) machinist(further map[string]any) ([]client.Object, error) {
+// machinist renders the chart machinist with additional values.
+func (p Parts) machinist(additional map[string]any) ([]client.Object, error) {
 	v := p.values()
-	maps.Copy(v, further)
+	maps.Copy(v, additional)
 	return typed(RenderMachinist(Release{Name: "machinist", Namespace: Namespace, Values: v}))
 }
 
-// Provider returns what a cluster needs for a provider that runs outside of it.
+// Provider returns the objects that a cluster needs for a provider that runs outside of it.
 func (p Parts) Provider(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"], v["shards"] = map[string]any{"name": name}, max(p.Shards, 1)
 	return typed(RenderProvider(Release{Name: "machinist-provider-" + name, Namespace: Namespace, Values: v}))
 }
 
-// Migrator returns what a cluster needs, beside the provider's, for a migrator that runs outside of it.
+// Migrator returns the objects, except those of the provider, that a cluster needs for a migrator that runs outside of
+// it.
 func (p Parts) Migrator(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"] = map[string]any{"name": name}
@@ -83,17 +84,17 @@ func (p Parts) Migrator(name string) ([]client.Object, error) {
 	return typed(RenderProvider(Release{Name: "machinist-migrator-" + name, Namespace: Namespace, Values: v}))
 }
 
-// CRDs returns the CustomResourceDefinitions of the API group, in order of their names.
+// CRDs returns the CustomResourceDefinitions of the API group in the order of their names.
 func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 	keep := map[string]any{"crds": map[string]any{"keep": false}}
 	objects := must(Parts{Control: true, WebhookURL: Off}.machinist(keep))
 	return only[*apiextensionsv1.CustomResourceDefinition](objects)
 }
 
-// Policies returns the ValidatingAdmissionPolicies and their bindings, each policy before its binding.
+// Policies returns the ValidatingAdmissionPolicies and their bindings. Each policy comes before its binding.
 func Policies() []client.Object { return policies(false) }
 
-// OptionalPolicies returns the policies, with their bindings, that an installation may add to Policies.
+// OptionalPolicies returns the policies, with their bindings, that an installation can add to Policies.
 func OptionalPolicies() []client.Object {
 	usual := map[string]bool{}
 	for _, object := range policies(false) {
@@ -122,7 +123,7 @@ func policies(all bool) []client.Object {
 	return found
 }
 
-// FlowControl returns the priority level of the processes' requests, and the FlowSchemas that put them there.
+// FlowControl returns the priority level for the requests of the processes, and the FlowSchemas that refer to it.
 func FlowControl() []client.Object {
 	var found []client.Object
 	for _, level := range only[*flowcontrolv1.PriorityLevelConfiguration](control()) {
@@ -134,20 +135,21 @@ func FlowControl() []client.Object {
 	return found
 }
 
-// ManagerWebhook returns the webhook configuration of machinist-manager, reached at a URL such as
-// https://localhost:9443, or through its Service if that is empty.
+// ManagerWebhook returns the validating webhook configuration of machinist-manager. API servers reach it by a URL such
+// as https://localhost:9443, or by its Service if the URL is empty.
 func ManagerWebhook(url string) *admissionv1.ValidatingWebhookConfiguration {
 	objects := must(Parts{Control: true, WebhookURL: url}.Manager())
 	return only[*admissionv1.ValidatingWebhookConfiguration](objects)[0]
 }
 
-// ManagerMutatingWebhook returns the other webhook configuration of machinist-manager, reached in the same way.
+// ManagerMutatingWebhook returns the mutating webhook configuration of machinist-manager. See ManagerWebhook for the
+// URL.
 func ManagerMutatingWebhook(url string) *admissionv1.MutatingWebhookConfiguration {
 	objects := must(Parts{Control: true, WebhookURL: url}.Manager())
 	return only[*admissionv1.MutatingWebhookConfiguration](objects)[0]
 }
 
-// ProviderWebhook returns that of a provider.
+// ProviderWebhook returns the webhook configuration of a provider. See ManagerWebhook for the URL.
 func ProviderWebhook(provider, url string) *admissionv1.ValidatingWebhookConfiguration {
 	objects := must(Parts{Control: true, WebhookURL: url}.Provider(provider))
 	return only[*admissionv1.ValidatingWebhookConfiguration](objects)[0]
@@ -167,7 +169,7 @@ func only[T client.Object](objects []client.Object) []T {
 	return found
 }
 
-// typed converts what was rendered. Fields that the types do not know are errors.
+// typed converts rendered objects to their types. It fails for fields that the types do not have.
 func typed(objects []*unstructured.Unstructured, err error) ([]client.Object, error) {
 	if err != nil {
 		return nil, err
@@ -191,7 +193,8 @@ func typed(objects []*unstructured.Unstructured, err error) ([]client.Object, er
 	return converted, nil
 }
 
-// must holds because the charts are part of the program: a broken one is a broken build, which the tests do not pass.
+// must panics on an error. The charts are embedded in the program, so an error means that the build is broken. The
+// tests detect that.
 func must[T any](rendered T, err error) T {
 	if err != nil {
 		panic(fmt.Sprintf("embedded charts: %v", err))

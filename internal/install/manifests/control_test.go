@@ -22,8 +22,8 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// The chart installs the definitions in config/crd, and adds labels only.
-func TestTheChartInstallsTheGeneratedCRDs(t *testing.T) {
+// The chart installs the definitions in config/crd, and only adds labels.
+func TestChartInstallsGeneratedCRDs(t *testing.T) {
 	files, err := filepath.Glob("../../../config/crd/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files, %v", len(files), err)
@@ -48,8 +48,8 @@ func TestTheChartInstallsTheGeneratedCRDs(t *testing.T) {
 	}
 }
 
-// The rules that the charts give are those of config/rbac, with names filled in.
-func TestTheChartsGiveTheGeneratedRoles(t *testing.T) {
+// The roles in the charts have the rules of config/rbac, with names filled in.
+func TestChartsHaveGeneratedRoles(t *testing.T) {
 	for _, role := range []Role{ManagerControl, ManagerTarget, ProviderControl, ProviderTarget, MetricsReader,
 		ClusterAutoscaler} {
 		text, err := os.ReadFile("../../../config/rbac/" + string(role) + ".yaml")
@@ -81,8 +81,9 @@ func TestTheChartsGiveTheGeneratedRoles(t *testing.T) {
 	}
 }
 
-// Providers side by side, or one provider for several namespaces, share no object but those of the chart machinist.
-func TestNoTwoReleasesOfAProviderOverwriteEachOther(t *testing.T) {
+// Releases of several providers, or of one provider for several namespaces, have no common objects except those of the
+// chart machinist.
+func TestReleasesOfProvidersDoNotOverlap(t *testing.T) {
 	owner := map[string]string{}
 	for name, values := range map[string]string{
 		"sim": "provider: {name: sim}", "azure": "provider: {name: azure}",
@@ -102,14 +103,14 @@ func TestNoTwoReleasesOfAProviderOverwriteEachOther(t *testing.T) {
 		for _, o := range must(RenderProvider(release)) {
 			key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 			if other := owner[key]; other != "" {
-				t.Errorf("the one for namespace %s and %s both have %s", namespace, other, key)
+				t.Errorf("the releases for the namespaces %s and %s both have %s", namespace, other, key)
 			}
 			owner[key] = namespace
 		}
 	}
 }
 
-// A policy without a binding that denies does nothing.
+// A policy without a binding that denies has no effect.
 func TestEveryPolicyIsBound(t *testing.T) {
 	bound := map[string]bool{}
 	var all []string
@@ -131,9 +132,9 @@ func TestEveryPolicyIsBound(t *testing.T) {
 	}
 }
 
-// A FlowSchema of a priority level that is not there gets its requests treated as unassigned.
-func TestFlowSchemasAreOfALevelThatExists(t *testing.T) {
-	// One that every API server has by itself.
+// If the priority level of a FlowSchema does not exist, its requests are not assigned to it.
+func TestPriorityLevelsOfFlowSchemasExist(t *testing.T) {
+	// Every API server has this level.
 	levels := map[string]bool{"leader-election": true}
 	schemas := 0
 	for _, object := range FlowControl() {
@@ -143,7 +144,7 @@ func TestFlowSchemasAreOfALevelThatExists(t *testing.T) {
 		case *flowcontrolv1.FlowSchema:
 			schemas++
 			if level := o.Spec.PriorityLevelConfiguration.Name; !levels[level] {
-				t.Errorf("flow schema %s is of the priority level %s, which is not made before it", o.Name, level)
+				t.Errorf("flow schema %s has the priority level %s, which is not created before it", o.Name, level)
 			}
 		}
 	}
@@ -152,7 +153,7 @@ func TestFlowSchemasAreOfALevelThatExists(t *testing.T) {
 	}
 }
 
-// Each webhook goes to its own Service, whose pods serve it, and there is none in the way of kube-system.
+// Each webhook refers to its own Service, whose pods serve it. No webhook applies to kube-system.
 //
 // Rule: works-without-webhooks.
 func TestWebhooksHaveServices(t *testing.T) {
@@ -180,10 +181,10 @@ func TestWebhooksHaveServices(t *testing.T) {
 			}
 			if s := webhook.NamespaceSelector; s == nil || len(s.MatchExpressions) != 1 ||
 				!slices.Contains(s.MatchExpressions[0].Values, "kube-system") {
-				t.Errorf("webhook %s is for the namespaces %+v", webhook.Name, s)
+				t.Errorf("webhook %s applies to the namespaces %+v", webhook.Name, s)
 			}
 			if webhook.ClientConfig.CABundle != nil {
-				t.Errorf("webhook %s declares a bundle, which its process writes", webhook.Name)
+				t.Errorf("webhook %s has a bundle, but its process writes the bundle", webhook.Name)
 			}
 		}
 	}
@@ -194,16 +195,16 @@ func TestWebhooksHaveServices(t *testing.T) {
 	}
 	if url := ManagerMutatingWebhook("https://localhost:9443/").Webhooks[0].ClientConfig.URL; url == nil ||
 		*url != "https://localhost:9443/mutate" {
-		t.Errorf("at a URL the mutating webhook goes to %v", url)
+		t.Errorf("with a URL, the mutating webhook calls %v", url)
 	}
 	at := ProviderWebhook("sim", "https://localhost:9443/").Webhooks[0].ClientConfig
 	if at.Service != nil || at.URL == nil || *at.URL != "https://localhost:9443/validate" {
-		t.Errorf("at a URL it goes to %+v", at)
+		t.Errorf("with a URL, the webhook calls %+v", at)
 	}
 }
 
-// A policy cannot encode: it has the only group of bootstrap tokens as a Secret's data has it.
-func TestThePolicyOfTheProcessesKnowsTheGroupOfTheirTokens(t *testing.T) {
+// The policy cannot encode base64, so it contains the encoded group of bootstrap tokens, as in the data of a Secret.
+func TestProcessPolicyHasEncodedTokenGroup(t *testing.T) {
 	text, err := charts.Files.ReadFile("machinist/templates/policies/processes.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -213,8 +214,8 @@ func TestThePolicyOfTheProcessesKnowsTheGroupOfTheirTokens(t *testing.T) {
 	}
 }
 
-// Helm reads no file outside of a chart, so what several charts' schemas define is in each of them.
-func TestTheSchemasOfTheChartsAgree(t *testing.T) {
+// Helm reads no files outside of a chart, so definitions in the schemas of several charts are repeated in each.
+func TestChartSchemasAgree(t *testing.T) {
 	definitions := func(path string) map[string]any {
 		text, err := os.ReadFile("../../../charts/" + path + "/values.schema.json")
 		if err != nil {

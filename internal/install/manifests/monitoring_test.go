@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What the chart installs are the files of config/monitoring, and nothing of it unless it is asked for.
-func TestAlertsAndDashboardsOfTheChartAreTheGeneratedOnes(t *testing.T) {
+// The chart installs the files of config/monitoring, but only if they are enabled.
+func TestChartInstallsGeneratedAlertsAndDashboards(t *testing.T) {
 	const folder = "../../../config/monitoring/"
 	render := func(values string) (rules []unstructured.Unstructured, dashboards map[string]*unstructured.Unstructured) {
 		t.Helper()
@@ -66,13 +66,13 @@ metrics:
 		name := filepath.Base(file)
 		object := dashboards[strings.TrimSuffix(name, ".json")+"-dashboard"]
 		if object == nil {
-			t.Errorf("no ConfigMap is made of %s", file)
+			t.Errorf("there is no ConfigMap for %s", file)
 			continue
 		}
 		data, _, _ := unstructured.NestedString(object.Object, "data", name)
 		if data != string(content) || object.GetLabels()["grafana_dashboard"] != "1" ||
 			object.GetAnnotations()["grafana_folder"] != "Machinist" {
-			t.Errorf("%s is not the file, or is not found by Grafana: %v", object.GetName(), object.GetLabels())
+			t.Errorf("%s differs from the file, or lacks the label for Grafana: %v", object.GetName(), object.GetLabels())
 		}
 	}
 }

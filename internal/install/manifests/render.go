@@ -20,20 +20,20 @@ import (
 
 // Release is an installation of a chart.
 type Release struct {
-	// Name and Namespace are what `helm install NAME --namespace NAMESPACE` would be given. Both are required.
+	// Name and Namespace are the arguments of `helm install NAME --namespace NAMESPACE`. Both are required.
 	Name, Namespace string
-	// Values are put over the chart's own, as those of `--values` are. They are checked against the chart's schema.
+	// Values override the values of the chart, as `--values` does. They are checked against the chart's schema.
 	Values map[string]any
-	// ManagedBy is the value of the label app.kubernetes.io/managed-by. Default: machinist.
+	// ManagedBy is the value of the label app.kubernetes.io/managed-by. The default is machinist.
 	ManagedBy string
 }
 
-// RenderMachinist renders the chart of the CRDs, the policies, the roles and the manager.
+// RenderMachinist renders the chart with the CRDs, the policies, the roles and the manager.
 func RenderMachinist(r Release) ([]*unstructured.Unstructured, error) {
 	return render(charts.Machinist, r)
 }
 
-// RenderProvider renders the chart of a provider, whose name is the value provider.name.
+// RenderProvider renders the chart of a provider. The value provider.name is the name of the provider.
 func RenderProvider(r Release) ([]*unstructured.Unstructured, error) {
 	return render(charts.Provider, r)
 }
@@ -47,8 +47,7 @@ func AppVersion() (string, error) {
 	return c.Metadata.AppVersion, nil
 }
 
-// render returns the objects of a chart in the order in which Helm installs them. An error about a value names its
-// path.
+// render returns the objects of a chart in the order in which Helm installs them. An error about a value has its path.
 func render(name string, r Release) ([]*unstructured.Unstructured, error) {
 	c, err := load(name)
 	if err != nil {
@@ -58,7 +57,7 @@ func render(name string, r Release) ([]*unstructured.Unstructured, error) {
 		Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true,
 	}, common.DefaultCapabilities)
 	if err != nil {
-		return nil, fmt.Errorf("values of the chart %s: %w", name, err)
+		return nil, fmt.Errorf("check the values of the chart %s: %w", name, err)
 	}
 	if r.ManagedBy == "" {
 		r.ManagedBy = "machinist"
@@ -70,13 +69,13 @@ func render(name string, r Release) ([]*unstructured.Unstructured, error) {
 	}
 	_, sorted, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
 	if err != nil {
-		return nil, fmt.Errorf("sort what the chart %s renders to: %w", name, err)
+		return nil, fmt.Errorf("sort the objects of the chart %s: %w", name, err)
 	}
 	var objects []*unstructured.Unstructured
 	for _, document := range sorted {
 		object := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict([]byte(document.Content), &object.Object); err != nil {
-			return nil, fmt.Errorf("chart %s: decode what %s renders to: %w", name, document.Name, err)
+			return nil, fmt.Errorf("chart %s: decode the output of %s: %w", name, document.Name, err)
 		}
 		if len(object.Object) > 0 {
 			objects = append(objects, object)
@@ -85,7 +84,7 @@ func render(name string, r Release) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// load reads a chart that is part of the program.
+// load loads an embedded chart.
 func load(name string) (*chart.Chart, error) {
 	var files []*archive.BufferedFile
 	err := fs.WalkDir(charts.Files, name, func(path string, entry fs.DirEntry, err error) error {

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden are releases that users make, by the names of their golden files.
+// golden returns typical releases by the names of their golden files.
 func golden() map[string]func() ([]*unstructured.Unstructured, error) {
 	machinist := func(values string) func() ([]*unstructured.Unstructured, error) {
 		return func() ([]*unstructured.Unstructured, error) {
@@ -104,8 +104,9 @@ func parse(values string) map[string]any {
 	return v
 }
 
-// What users get is seen in a review. The CRDs are left out: they have golden files of their own, in config/crd.
-func TestReleasesRenderToTheGoldenFiles(t *testing.T) {
+// The golden files show changes of the installed objects in a review. They do not have the CRDs, whose golden files are
+// in config/crd.
+func TestReleasesRenderToGoldenFiles(t *testing.T) {
 	for name, render := range golden() {
 		t.Run(name, func(t *testing.T) {
 			objects, err := render()
@@ -113,7 +114,7 @@ func TestReleasesRenderToTheGoldenFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := typed(objects, nil); err != nil && !strings.Contains(err.Error(), "ServiceMonitor") {
-				t.Errorf("a field that no type has: %v", err)
+				t.Errorf("convert the objects: %v", err)
 			}
 			var got bytes.Buffer
 			for _, object := range objects {
@@ -144,10 +145,10 @@ func TestReleasesRenderToTheGoldenFiles(t *testing.T) {
 	}
 }
 
-// A value that the chart does not have, or that is of no use, is refused with its path.
+// An unknown or invalid value is refused with its path.
 //
 // Rule: bad-input-names-field.
-func TestAWrongValueIsRefusedWithItsPath(t *testing.T) {
+func TestInvalidValueIsRefusedWithItsPath(t *testing.T) {
 	for values, want := range map[string]string{
 		"replica: 1":            "replica",
 		"manager: {replica: 1}": "manager",

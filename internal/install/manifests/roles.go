@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Role is what one process may do in one cluster: a ClusterRole, and Roles for single namespaces, all of one name.
+// Role is the permissions of one process in one cluster: a ClusterRole, and Roles in namespaces with the same name.
 type Role string
 
-// The roles of machinist-manager and of a provider process, of those who read the metrics of both, and of
+// The roles of machinist-manager and of a provider process, of clients that read their metrics, and of
 // cluster-autoscaler in the control cluster.
 const (
 	ManagerControl    Role = "manager-control"
@@ -24,8 +24,8 @@ const (
 	ClusterAutoscaler Role = "cluster-autoscaler"
 )
 
-// For returns the ClusterRole and the Roles of a process for the provider of that name, which works in one namespace
-// only unless that is empty.
+// For returns the ClusterRole and the Roles of a process for a provider. If namespace is not empty, they are for a
+// process that works in this namespace only.
 func (r Role) For(provider, namespace string) []client.Object {
 	parts := Parts{Control: r != ManagerTarget && r != ProviderTarget, WatchNamespace: namespace, WebhookURL: Off}
 	parts.Target = !parts.Control

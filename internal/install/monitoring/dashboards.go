@@ -11,45 +11,45 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Dashboard is the compact description of a dashboard.
+// Dashboard is the source of a dashboard.
 type Dashboard struct {
-	// Name is that of the source, without its extension. The uid of the dashboard is machinist-<name>.
+	// Name is the name of the source file without its extension. The uid of the dashboard is machinist-<name>.
 	Name  string `json:"-"`
 	Title string `json:"title"`
-	// Variables are those to choose from beside the data source and the cluster.
+	// Variables are the variables in addition to the data source and the cluster.
 	Variables []Variable `json:"variables,omitempty"`
 	Rows      []Row      `json:"rows"`
 }
 
-// Variable is a label by whose values a user narrows a dashboard. In an expression, $name stands for name=~"$name".
+// Variable is a label whose values the user can select. In an expression, $name stands for name=~"$name".
 type Variable struct {
 	Name string `json:"name"`
-	// Metric has the label.
+	// Metric is a metric with the label.
 	Metric string `json:"metric"`
 }
 
-// Row has panels beside each other, which share its width.
+// Row has panels side by side that share its width.
 type Row struct {
 	Title  string  `json:"title"`
 	Panels []Panel `json:"panels"`
 }
 
-// Panel shows expressions.
+// Panel shows the results of queries.
 type Panel struct {
 	Title       string `json:"title"`
 	Description string `json:"description,omitempty"`
-	// Type is timeseries, stat or table. Default: timeseries.
+	// Type is timeseries, stat or table. The default is timeseries.
 	Type string `json:"type,omitempty"`
-	// Unit is Grafana's name of it.
+	// Unit is the name of the unit in Grafana.
 	Unit string `json:"unit"`
-	// Stack has series stand on each other.
+	// Stack stacks the series.
 	Stack bool `json:"stack,omitempty"`
-	// Bad has a stat be red from this value on.
+	// Bad is the value at which a stat becomes red.
 	Bad     *float64 `json:"bad,omitempty"`
 	Queries []Query  `json:"queries"`
 }
 
-// Query is an expression, and how its series are called.
+// Query is an expression, with the legend of its series.
 type Query struct {
 	Expr   string `json:"expr"`
 	Legend string `json:"legend,omitempty"`
@@ -60,7 +60,7 @@ const (
 	panelHeight = 8
 )
 
-// LoadDashboards returns the dashboards as their sources describe them.
+// LoadDashboards returns the dashboards in the format of their sources.
 func LoadDashboards() ([]Dashboard, error) {
 	files, err := fs.Glob(sources, "dashboards/*.yaml")
 	if err != nil {
@@ -81,8 +81,8 @@ func LoadDashboards() ([]Dashboard, error) {
 	return all, nil
 }
 
-// Selectors replaces $name in the selectors of an expression, for the cluster and each variable, by what choose returns
-// of it, such as name=~"$name".
+// Selectors replaces $name in an expression by the result of choose, such as name=~"$name", for the cluster and for
+// each variable.
 func (d Dashboard) Selectors(expr string, choose func(label string) string) string {
 	for _, label := range append([]string{"cluster"}, d.labels()...) {
 		expr = strings.ReplaceAll(expr, "$"+label, choose(label))
@@ -99,7 +99,7 @@ func (d Dashboard) labels() (labels []string) {
 
 type object = map[string]any
 
-// JSON is the dashboard as Grafana imports it.
+// JSON returns the dashboard in the format that Grafana imports.
 func (d Dashboard) JSON() ([]byte, error) {
 	source := object{"type": "prometheus", "uid": "${datasource}"}
 	var panels []object
@@ -136,7 +136,7 @@ func (d Dashboard) JSON() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// variable is one of a label. A metric without the label has an empty one, which .* matches.
+// variable returns the variable of a label. A metric without the label has an empty one, which .* matches.
 func variable(label, metric string, source object) object {
 	query := fmt.Sprintf("label_values(%s, %s)", metric, label)
 	return object{"name": label, "label": label, "type": "query", "datasource": source, "definition": query,

@@ -25,10 +25,10 @@ func dashboards(t *testing.T) []Dashboard {
 	return all
 }
 
-// hardCoded is a selector of a single cluster, data source, namespace or process.
+// hardCoded matches a selector of a single cluster, data source, namespace or process.
 var hardCoded = regexp.MustCompile(`\b(cluster|datasource|namespace|instance|pod|job)\s*=~?\s*"`)
 
-func TestDashboardsAreForEveryCluster(t *testing.T) {
+func TestDashboardsWorkForEveryCluster(t *testing.T) {
 	unknown := known(t)
 	for _, d := range dashboards(t) {
 		titles := map[string]bool{}
@@ -43,10 +43,10 @@ func TestDashboardsAreForEveryCluster(t *testing.T) {
 				titles[p.Title] = true
 				for _, q := range p.Queries {
 					if !strings.Contains(q.Expr, "{$cluster") || hardCoded.MatchString(q.Expr) {
-						t.Errorf("%s: panel %q does not choose by the cluster alone: %s", d.Name, p.Title, q.Expr)
+						t.Errorf("%s: panel %q must select the cluster by its variable, and nothing else by a fixed value: %s", d.Name, p.Title, q.Expr)
 					}
 					if names := unknown(q.Expr); len(names) > 0 {
-						t.Errorf("%s: panel %q asks for %s, which no process exports", d.Name, p.Title, strings.Join(names, ", "))
+						t.Errorf("%s: panel %q queries %s, which no process exports", d.Name, p.Title, strings.Join(names, ", "))
 					}
 				}
 			}
@@ -54,8 +54,8 @@ func TestDashboardsAreForEveryCluster(t *testing.T) {
 	}
 }
 
-// What Grafana gets: the generated files are read, not what they are made from.
-func TestDashboardsAreWhatGrafanaImports(t *testing.T) {
+// The test checks the generated files that Grafana imports, not their sources.
+func TestGeneratedDashboardsCanBeImported(t *testing.T) {
 	files, err := filepath.Glob("../../../config/monitoring/dashboards/*.json")
 	if err != nil || len(files) != len(dashboards(t)) {
 		t.Fatalf("there are the files %v: %v", files, err)
@@ -84,7 +84,7 @@ func TestDashboardsAreWhatGrafanaImports(t *testing.T) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		if d.UID == "" || d.Title == "" || uids[d.UID] || len(d.UID) > 40 {
-			t.Errorf("%s: the uid %q or title %q is missing or not its own", file, d.UID, d.Title)
+			t.Errorf("%s: the uid %q or title %q is missing or not unique", file, d.UID, d.Title)
 		}
 		uids[d.UID] = true
 		var variables []string
@@ -98,7 +98,7 @@ func TestDashboardsAreWhatGrafanaImports(t *testing.T) {
 		for _, p := range d.Panels {
 			position := fmt.Sprint(p.GridPos.X, " ", p.GridPos.Y)
 			if p.ID == 0 || ids[p.ID] || taken[position] || p.GridPos.X+p.GridPos.W > gridWidth {
-				t.Errorf("%s: panel %d has no id or position of its own: %+v", file, p.ID, p.GridPos)
+				t.Errorf("%s: panel %d has no unique id or position: %+v", file, p.ID, p.GridPos)
 			}
 			ids[p.ID], taken[position] = true, true
 			if p.Type == "row" {
@@ -108,12 +108,12 @@ func TestDashboardsAreWhatGrafanaImports(t *testing.T) {
 			for _, target := range p.Targets {
 				if target.RefID == "" || refs[target.RefID] || target.Datasource.UID != "${datasource}" ||
 					p.Datasource.UID != "${datasource}" {
-					t.Errorf("%s: panel %d: a query has no reference of its own, or another data source", file, p.ID)
+					t.Errorf("%s: panel %d: a query has no unique reference, or another data source", file, p.ID)
 				}
 				refs[target.RefID] = true
 				for _, used := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(target.Expr, -1) {
 					if used[1] != "__rate_interval" && !slices.Contains(variables, used[1]) {
-						t.Errorf("%s: panel %d uses $%s, which is no variable", file, p.ID, used[1])
+						t.Errorf("%s: panel %d uses $%s, which is not a variable", file, p.ID, used[1])
 					}
 				}
 			}
@@ -121,7 +121,7 @@ func TestDashboardsAreWhatGrafanaImports(t *testing.T) {
 	}
 }
 
-func TestPromtoolReadsEveryExpressionOfTheDashboards(t *testing.T) {
+func TestDashboardExpressionsAreValid(t *testing.T) {
 	type recorded struct {
 		Record string `json:"record"`
 		Expr   string `json:"expr"`

@@ -15,15 +15,15 @@ import (
 //go:embed rules/*.yaml dashboards/*.yaml
 var sources embed.FS
 
-// RunbookURL is where the pages of the alerts are, below which each has the name of its alert and ".md".
+// RunbookURL is the URL of the folder of runbooks. Each page has the name of its alert with the suffix ".md".
 const RunbookURL = "https://machinist.dev/docs/runbooks/"
 
-// Rules are what a rule file of Prometheus has.
+// Rules is the content of a rule file of Prometheus.
 type Rules struct {
 	Groups []Group `json:"groups"`
 }
 
-// Group is evaluated together.
+// Group is a group of rules that are evaluated together.
 type Group struct {
 	Name  string `json:"name"`
 	Rules []Rule `json:"rules"`
@@ -33,13 +33,13 @@ type Group struct {
 type Rule struct {
 	Alert string `json:"alert"`
 	Expr  string `json:"expr"`
-	// For is a duration as Prometheus writes it; "" fires at once.
+	// For is a duration in the format of Prometheus. If it is empty, the alert fires at once.
 	For         string            `json:"for,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// LoadRules returns the rules as their sources have them.
+// LoadRules returns the rules in the format of their sources.
 func LoadRules() (Rules, error) {
 	var all Rules
 	files, err := fs.Glob(sources, "rules/*.yaml")
@@ -68,26 +68,26 @@ func (r Rules) Alerts() (all []Rule) {
 	return all
 }
 
-// Published returns the rules as users get them: with seconds in the place of durations that are compared with, and
-// with the annotation runbook_url.
+// Published returns the rules in the format of Prometheus: durations in comparisons become seconds, and the annotation
+// runbook_url is added.
 func (r Rules) Published() Rules {
 	return r.each(func(rule *Rule) {
-		rule.Expr = inDurations(rule.Expr, func(_ bool, d time.Duration) time.Duration { return d })
+		rule.Expr = replaceDurations(rule.Expr, func(_ bool, d time.Duration) time.Duration { return d })
 		rule.Annotations["runbook_url"] = RunbookURL + rule.Alert + ".md"
 	})
 }
 
-// Short are the durations of rules for a test that cannot wait: it scrapes and evaluates every second.
+// Short has short durations for tests that cannot wait and evaluate rules every second.
 type Short struct {
-	// For, Range and Threshold take the place of each for, of each range of an expression, and of each duration that is
-	// compared with. They have to be whole seconds.
+	// For replaces the field for of each rule. Range replaces each range in an expression. Threshold replaces each
+	// duration in a comparison. They must be whole seconds.
 	For, Range, Threshold time.Duration
 }
 
-// Shortened returns the published rules with other durations. Nothing else differs.
+// Shortened returns the published rules with other durations.
 func (r Rules) Shortened(s Short) Rules {
 	return r.each(func(rule *Rule) {
-		rule.Expr = inDurations(rule.Expr, func(isRange bool, _ time.Duration) time.Duration {
+		rule.Expr = replaceDurations(rule.Expr, func(isRange bool, _ time.Duration) time.Duration {
 			if isRange {
 				return s.Range
 			}
@@ -117,18 +117,18 @@ func (r Rules) each(change func(*Rule)) Rules {
 	return out
 }
 
-// duration is one in an expression: with a bracket before it, the range of a selector.
+// duration matches a duration in an expression. With a bracket before it, it is the range of a selector.
 var duration = regexp.MustCompile(`(\[)?\b(\d+)(s|m|h|d)\b`)
 
 var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
-// inDurations replaces the durations of an expression: ranges by durations, others by seconds.
-func inDurations(expr string, change func(isRange bool, d time.Duration) time.Duration) string {
+// replaceDurations replaces the durations in an expression. Ranges stay durations. Other durations become seconds.
+func replaceDurations(expr string, change func(isRange bool, d time.Duration) time.Duration) string {
 	return duration.ReplaceAllStringFunc(expr, func(found string) string {
 		parts := duration.FindStringSubmatch(found)
 		n, err := strconv.Atoi(parts[2])
 		if err != nil {
-			return found // More digits than a number has; promtool refuses it.
+			return found // The number is too large. promtool refuses it.
 		}
 		isRange := parts[1] != ""
 		d := change(isRange, time.Duration(n)*units[parts[3]])
@@ -139,7 +139,7 @@ func inDurations(expr string, change func(isRange bool, d time.Duration) time.Du
 	})
 }
 
-// promDuration writes a duration of whole seconds as Prometheus does: 90m rather than 1h30m0s.
+// promDuration formats a duration of whole seconds like Prometheus: 90m instead of 1h30m0s.
 func promDuration(d time.Duration) string {
 	for _, unit := range []string{"d", "h", "m"} {
 		if d >= units[unit] && d%units[unit] == 0 {
@@ -149,10 +149,10 @@ func promDuration(d time.Duration) string {
 	return strconv.FormatInt(int64(d/time.Second), 10) + "s"
 }
 
-// File is a plain rule file.
+// File returns a plain rule file.
 func (r Rules) File() ([]byte, error) { return yaml.Marshal(r) }
 
-// Manifest is a PrometheusRule for the Prometheus operator.
+// Manifest returns a PrometheusRule for the Prometheus operator.
 func (r Rules) Manifest() ([]byte, error) {
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "monitoring.coreos.com/v1",
@@ -163,24 +163,25 @@ func (r Rules) Manifest() ([]byte, error) {
 	})
 }
 
-// after is how long a state lasts until the rule, of the sources, fires for it: for, and what the expression waits for.
+// after returns how long a state must last until the rule fires: the field for, plus the durations in comparisons. The
+// rule must be in the format of its source.
 func (r Rule) after() string {
 	var waits time.Duration
-	inDurations(r.Expr, func(isRange bool, d time.Duration) time.Duration {
+	replaceDurations(r.Expr, func(isRange bool, d time.Duration) time.Duration {
 		if !isRange {
 			waits += d
 		}
 		return d
 	})
-	// for is a single duration too.
-	inDurations(r.For, func(_ bool, d time.Duration) time.Duration { waits += d; return d })
+	// The field for is a duration too.
+	replaceDurations(r.For, func(_ bool, d time.Duration) time.Duration { waits += d; return d })
 	if waits == 0 {
 		return "at once"
 	}
 	return promDuration(waits)
 }
 
-// Runbooks is the table of all alerts of the sources with their pages.
+// Runbooks returns a table of all alerts with links to their pages. The rules must be in the format of their sources.
 func (r Rules) Runbooks() string {
 	var out strings.Builder
 	for _, g := range r.Groups {

@@ -22,7 +22,7 @@ func alerts(t *testing.T) []Rule {
 	return rules.Published().Alerts()
 }
 
-func TestDurationsAreWrittenForEveryVersionOfPrometheus(t *testing.T) {
+func TestDurationsInComparisonsBecomeSeconds(t *testing.T) {
 	rules := Rules{Groups: []Group{{Name: "g", Rules: []Rule{{Alert: "A", For: "15m", Annotations: map[string]string{},
 		Expr: `time() - x{a="b"} > 90m and rate(y[10m]) > 0.1 and z[1h] > 2d`}}}}}
 	published := rules.Published().Alerts()[0]
@@ -41,11 +41,11 @@ func TestDurationsAreWrittenForEveryVersionOfPrometheus(t *testing.T) {
 	}
 }
 
-func TestEveryAlertSaysWhatItIsAbout(t *testing.T) {
+func TestEveryAlertHasSeverityAndTexts(t *testing.T) {
 	seen := map[string]bool{}
 	for _, rule := range alerts(t) {
 		if !strings.HasPrefix(rule.Alert, "Machinist") || seen[rule.Alert] {
-			t.Errorf("%s: the name must begin with Machinist, and be there once", rule.Alert)
+			t.Errorf("%s: the name must begin with Machinist and be unique", rule.Alert)
 		}
 		seen[rule.Alert] = true
 		if severity := rule.Labels["severity"]; severity != "warning" && severity != "critical" {
@@ -53,13 +53,13 @@ func TestEveryAlertSaysWhatItIsAbout(t *testing.T) {
 		}
 		for _, text := range []string{"summary", "description"} {
 			if !strings.HasSuffix(rule.Annotations[text], ".") {
-				t.Errorf("%s: the %s is no sentence: %q", rule.Alert, text, rule.Annotations[text])
+				t.Errorf("%s: the %s is not a sentence: %q", rule.Alert, text, rule.Annotations[text])
 			}
 		}
 	}
 }
 
-// sections are those of a runbook.
+// sections are the sections of a runbook.
 var sections = []string{"## What it means", "## Where it comes from", "## What to check", "## What to do"}
 
 func TestEveryAlertHasARunbook(t *testing.T) {
@@ -79,7 +79,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 		for _, section := range sections {
 			next := strings.Index(string(content), "\n"+section+"\n")
 			if next <= at {
-				t.Errorf("%s lacks %q, or has it in another order", page, section)
+				t.Errorf("%s does not have the section %q at its place", page, section)
 			}
 			at = next
 		}
@@ -88,14 +88,14 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 		if name := strings.TrimSuffix(filepath.Base(page), ".md"); !slices.ContainsFunc(all, func(r Rule) bool {
 			return r.Alert == name
 		}) {
-			t.Errorf("%s is about no alert", page)
+			t.Errorf("%s has no alert", page)
 		}
 	}
 }
 
 var metric = regexp.MustCompile(`\bmachinist_[a-z_]+\b`)
 
-// known are the metrics of the reference, which is generated from the code.
+// known returns a function that returns the metrics in an expression that the generated reference does not have.
 func known(t *testing.T) func(expr string) []string {
 	t.Helper()
 	reference, err := os.ReadFile("../../../docs/reference/metrics.md")
@@ -116,17 +116,17 @@ func known(t *testing.T) func(expr string) []string {
 	}
 }
 
-func TestAlertsAreAboutMetricsThatExist(t *testing.T) {
+func TestMetricsOfAlertsExist(t *testing.T) {
 	unknown := known(t)
 	for _, rule := range alerts(t) {
 		if names := unknown(rule.Expr); len(names) > 0 {
-			t.Errorf("%s asks for %s, which no process exports", rule.Alert, strings.Join(names, ", "))
+			t.Errorf("%s queries %s, which no process exports", rule.Alert, strings.Join(names, ", "))
 		}
 	}
 }
 
-// The journeys with a real Prometheus wait for alerts by their names.
-func TestEveryAlertIsInAJourney(t *testing.T) {
+// The end-to-end tests with a real Prometheus wait for alerts by name.
+func TestEveryAlertIsInAnEndToEndTest(t *testing.T) {
 	files, err := filepath.Glob("../../../test/e2e/alerts*_test.go")
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestEveryAlertIsInAJourney(t *testing.T) {
 	}
 	for _, rule := range alerts(t) {
 		if !strings.Contains(journeys.String(), `"`+rule.Alert+`"`) {
-			t.Errorf("no journey makes %s fire", rule.Alert)
+			t.Errorf("no end-to-end test makes %s fire", rule.Alert)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func promtool(t *testing.T, args ...string) {
 }
 
 // Rule: alerts-fire-for-their-cause.
-func TestPromtoolRunsTheTestsOfTheRules(t *testing.T) {
+func TestRuleUnitTests(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.test.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -7,23 +7,24 @@ import (
 	"fmt"
 )
 
-// AzureRole is what a custom role of Azure has beside its actions.
+// AzureRole has the properties of an Azure custom role in addition to its actions.
 type AzureRole struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 }
 
-// AzureScope is where a role can be assigned.
+// AzureScope defines where a role can be assigned.
 type AzureScope struct {
-	// Subscription is the ID of a subscription. Required.
+	// Subscription is the ID of a subscription. It is required.
 	Subscription string
-	// ResourceGroups restrict the role to these groups of the subscription. Empty means the whole subscription.
+	// ResourceGroups are the groups of the subscription that the role is restricted to. Empty means the whole
+	// subscription.
 	ResourceGroups []string
-	// Name of the role, unique in its tenant. Default: that of the file.
+	// Name is the name of the role, which is unique in its tenant. The default is the name in the file.
 	Name string
 }
 
-// azureDocument is the document that `az role definition create` takes.
+// azureDocument is the input of `az role definition create`.
 type azureDocument struct {
 	Name             string
 	IsCustom         bool
@@ -33,11 +34,11 @@ type azureDocument struct {
 	AssignableScopes []string
 }
 
-// AzureDocument returns the custom role with these actions as JSON.
+// AzureDocument returns a custom role with the actions as JSON.
 func (n *Needs) AzureDocument(actions []string, scope AzureScope) ([]byte, error) {
 	switch {
 	case n.AzureRole == nil:
-		return nil, fmt.Errorf("%s has no custom roles of Azure", n.Cloud)
+		return nil, fmt.Errorf("the cloud %s has no Azure custom roles", n.Cloud)
 	case scope.Subscription == "":
 		return nil, errors.New("the ID of the subscription is not set")
 	}

@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// accessRule is what an application credential of OpenStack may be used for.
+// accessRule is a request that an OpenStack application credential allows.
 type accessRule struct {
 	Service string `json:"service"`
 	Method  string `json:"method"`
 	Path    string `json:"path"`
 }
 
-// AccessRules returns these actions as the JSON that `openstack application credential create --access-rules` takes.
+// AccessRules returns the actions as the JSON input of `openstack application credential create --access-rules`.
 func (n *Needs) AccessRules(actions []string) ([]byte, error) {
 	if n.AzureRole != nil {
-		return nil, fmt.Errorf("%s has no access rules", n.Cloud)
+		return nil, fmt.Errorf("the cloud %s has no access rules", n.Cloud)
 	}
 	rules := make([]accessRule, len(actions))
 	for i, action := range actions {
 		words := strings.Fields(action)
 		if len(words) != 3 || !strings.HasPrefix(words[2], "/") {
-			return nil, fmt.Errorf("the permission %q of %s is not a service, a method and a path", action, n.Provider)
+			return nil, fmt.Errorf("the permission %q of %s does not consist of a service, a method and a path", action, n.Provider)
 		}
 		rules[i] = accessRule{Service: words[0], Method: words[1], Path: words[2]}
 	}
-	// One rule is one line, so that what was added or taken away shows.
+	// Each rule is on a line of its own, so that a diff shows added and removed rules.
 	var out bytes.Buffer
 	for i, rule := range rules {
 		text, err := json.Marshal(rule)

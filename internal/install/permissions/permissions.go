@@ -1,7 +1,7 @@
-// Package permissions knows what each provider has to be allowed at its cloud, from providers/<name>/permissions.yaml,
-// and prints it as the cloud's own document.
+// Package permissions has the permissions that each provider needs in its cloud, from
+// providers/<name>/permissions.yaml. It prints them in the format of the cloud.
 //
-// Go embeds no file of another module, so hack/generate.sh keeps copies of these files here.
+// Go cannot embed files of another module, so hack/generate.sh copies these files here.
 package permissions
 
 import (
@@ -17,32 +17,32 @@ import (
 //go:embed files/*.yaml
 var files embed.FS
 
-// Needs are what a provider has to be allowed at its cloud.
+// Needs are the permissions that a provider needs in its cloud.
 type Needs struct {
-	// Provider is the provider's name, Cloud what its cloud is called in a sentence.
+	// Provider is the name of the provider. Cloud is the name of its cloud in a sentence.
 	Provider string `json:"provider"`
 	Cloud    string `json:"cloud"`
-	// Note says in words what is needed where the cloud has no roles.
+	// Note describes the permissions in words if the cloud has no roles.
 	Note string `json:"note,omitempty"`
-	// AzureRole is set for providers whose role is a custom role of Azure.
+	// AzureRole is set for providers that need an Azure custom role.
 	AzureRole *AzureRole `json:"azureRole,omitempty"`
-	// Actions are what every class needs, in the cloud's own words.
+	// Actions are the permissions that every class needs, in the terms of the cloud.
 	Actions []string `json:"actions,omitempty"`
-	// Optional are what classes need that set a field of their providerSpec.
+	// Optional are further permissions for classes that set certain fields of their providerSpec.
 	Optional []Optional `json:"optional,omitempty"`
 }
 
-// Optional is what a class needs that sets a field of its providerSpec.
+// Optional has the further permissions for classes that set a field of their providerSpec.
 type Optional struct {
 	Field   string   `json:"field"`
 	Actions []string `json:"actions"`
 }
 
-// Names returns the providers whose needs are known, in order.
+// Names returns the names of the providers with known permissions, in order.
 func Names() []string {
 	entries, err := files.ReadDir("files")
 	if err != nil {
-		panic(fmt.Sprintf("embedded permissions: %v", err)) // A broken build, which the tests do not pass.
+		panic(fmt.Sprintf("embedded permissions: %v", err)) // The build is broken. The tests detect that.
 	}
 	var names []string
 	for _, entry := range entries {
@@ -52,10 +52,10 @@ func Names() []string {
 	return names
 }
 
-// Of returns the needs of a provider. An error about the name has those that are known.
+// Of returns the permissions of a provider. If the name is unknown, the error has the known names.
 func Of(provider string) (*Needs, error) {
 	if !slices.Contains(Names(), provider) {
-		return nil, fmt.Errorf("provider %q is not known here: known are %s; of another provider its own documents say what it needs",
+		return nil, fmt.Errorf("unknown provider %q: the known providers are %s; for the permissions of another provider, see its documentation",
 			provider, strings.Join(Names(), ", "))
 	}
 	text, err := files.ReadFile(path.Join("files", provider+".yaml"))
@@ -77,8 +77,8 @@ func Parse(text []byte) (*Needs, error) {
 	return needs, nil
 }
 
-// With returns the actions for classes that set the given fields of their providerSpec; AllFields stands for all of
-// them. Each action is there once.
+// With returns the actions for classes that set the given fields of their providerSpec, without duplicates. AllFields
+// stands for all fields.
 func (n *Needs) With(fields ...string) ([]string, error) {
 	actions := slices.Clone(n.Actions)
 	for _, field := range fields {
@@ -95,7 +95,7 @@ func (n *Needs) With(fields ...string) ([]string, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no further action is needed for the field %q; further actions are needed for %s", field,
+			return nil, fmt.Errorf("the field %q needs no further actions; fields that do are %s", field,
 				strings.Join(n.fields(), ", "))
 		}
 	}

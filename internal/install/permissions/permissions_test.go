@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/install/installer"
 )
 
-// Every provider that comes with Machinist says what it needs, in its folder. The copies here are those files.
+// Every provider of Machinist declares its permissions in its folder. The copies here are equal to those files.
 func TestEveryProviderHasItsPermissions(t *testing.T) {
 	if !slices.Equal(Names(), installer.Types()) {
 		t.Errorf("there are permissions of %v, and providers %v", Names(), installer.Types())
@@ -38,8 +38,8 @@ func TestEveryProviderHasItsPermissions(t *testing.T) {
 	}
 }
 
-func TestAnUnknownProviderNamesTheKnownOnes(t *testing.T) {
-	if _, err := Of("azur"); err == nil || !strings.Contains(err.Error(), `"azur" is not known here: known are azure, libvirt, openstack, sim`) {
+func TestUnknownProviderErrorHasKnownNames(t *testing.T) {
+	if _, err := Of("azur"); err == nil || !strings.Contains(err.Error(), `unknown provider "azur": the known providers are azure, libvirt, openstack, sim`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -62,7 +62,7 @@ func TestFieldsAddTheirActions(t *testing.T) {
 	}
 }
 
-func TestTheDocumentOfAzureHasItsScopes(t *testing.T) {
+func TestAzureDocumentHasItsScopes(t *testing.T) {
 	needs, err := Of("azure")
 	if err != nil {
 		t.Fatal(err)
@@ -90,12 +90,12 @@ func TestTheDocumentOfAzureHasItsScopes(t *testing.T) {
 		})
 	}
 	if _, err := needs.AzureDocument(nil, AzureScope{}); err == nil {
-		t.Error("without a subscription there is a document")
+		t.Error("there is a document without a subscription")
 	}
 }
 
-// Keystone takes the rules of an application credential as a list of services, methods and paths.
-func TestTheAccessRulesOfOpenStack(t *testing.T) {
+// Keystone expects the rules of an application credential as a list of services, methods and paths.
+func TestOpenStackAccessRules(t *testing.T) {
 	needs, err := Of("openstack")
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestTheAccessRulesOfOpenStack(t *testing.T) {
 	}
 	for _, wrong := range []string{"compute GET", "compute GET servers", "compute GET /v2.1 /x"} {
 		if _, err := needs.AccessRules([]string{wrong}); err == nil {
-			t.Errorf("%q is taken as a rule", wrong)
+			t.Errorf("%q was accepted as a rule", wrong)
 		}
 	}
 	azure, err := Of("azure")
@@ -127,6 +127,6 @@ func TestTheAccessRulesOfOpenStack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := azure.AccessRules(azure.Actions); err == nil {
-		t.Error("the actions of Azure are taken as rules")
+		t.Error("the actions of Azure were accepted as rules")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The longest strings that the API's schema admits in a status, in bytes. A status with a longer one would be refused
-// as a whole, again and again.
+// Limits of the API's schema for strings in a status, in bytes, and for the number of addresses. The API server refuses
+// a status that contains a longer string, and would do so on every retry.
 const (
 	maxID         = 1024
 	maxName       = 256
@@ -23,12 +23,12 @@ const (
 	maxAddresses  = 256
 )
 
-// providerIDFormat is that of spec.providerID.
+// providerIDFormat is the format of spec.providerID.
 var providerIDFormat = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^\s]+$`)
 
-// boundedInstance returns what a driver said of an instance as the API can hold it. Names are cut, and addresses and
-// node names that nothing can use are left out. A provider ID or a scope that the API cannot hold is an error, since
-// nobody could find the instance by a part of one.
+// boundedInstance returns a driver's instance in a form that fits into a status. It truncates names, and drops
+// addresses and node names that are unusable. It returns an error for a provider ID or a scope that does not fit,
+// because a truncated one would not identify the instance.
 func boundedInstance(in *provider.Instance, err error) (*provider.Instance, error) {
 	if in == nil || err != nil {
 		return in, err
@@ -37,11 +37,11 @@ func boundedInstance(in *provider.Instance, err error) (*provider.Instance, erro
 	switch {
 	case out.ProviderID != "" && (len(out.ProviderID) > maxID || !providerIDFormat.MatchString(out.ProviderID)):
 		return nil, provider.Errorf(provider.Internal,
-			"the driver returned the provider ID %.128q of %d bytes; it must be a URL without spaces of at most %d bytes",
+			"driver returned the provider ID %.128q of %d bytes; it must be a URL without spaces of at most %d bytes",
 			out.ProviderID, len(out.ProviderID), maxID)
 	case len(out.Scope) > maxID:
 		return nil, provider.Errorf(provider.Internal,
-			"the driver returned a scope of %d bytes for instance %s; at most %d are allowed", len(out.Scope),
+			"driver returned a scope of %d bytes for instance %s; at most %d are allowed", len(out.Scope),
 			out.ProviderID, maxID)
 	}
 	out.State = provider.InstanceState(cut(string(out.State), maxState))
@@ -49,7 +49,7 @@ func boundedInstance(in *provider.Instance, err error) (*provider.Instance, erro
 	out.StateMessage = cut(out.StateMessage, maxMessage)
 	out.Type, out.Region, out.Zone = cut(out.Type, maxName), cut(out.Region, maxName), cut(out.Zone, maxName)
 	if len(validation.IsDNS1123Subdomain(out.NodeName)) > 0 {
-		out.NodeName = "" // A part of it would be the name of another Node.
+		out.NodeName = "" // A truncated name could be the name of another Node.
 	}
 	out.Addresses = nil
 	for _, a := range in.Addresses {
@@ -64,14 +64,14 @@ func usable(a corev1.NodeAddress) bool {
 	return len(a.Address) <= maxAddress && len(a.Type) <= maxAddressing && cut(a.Address, maxAddress) == a.Address
 }
 
-// boundedCapacity returns what a driver said of a class as the API can hold it.
+// boundedCapacity returns a driver's capacity with strings that fit into a status.
 func boundedCapacity(c provider.Capacity, err error) (provider.Capacity, error) {
 	c.Architecture, c.OperatingSystem = cut(c.Architecture, maxState), cut(c.OperatingSystem, maxState)
 	c.InstanceType, c.Region, c.Zone = cut(c.InstanceType, maxName), cut(c.Region, maxName), cut(c.Zone, maxName)
 	return c, err
 }
 
-// boundedError returns an error whose message is not longer than a person reads.
+// boundedError returns the error with a message that fits into a condition.
 func boundedError(err error) error {
 	e, ok := errors.AsType[*provider.Error](err)
 	if !ok || len(e.Message) <= maxMessage {
@@ -82,7 +82,7 @@ func boundedError(err error) error {
 	return &out
 }
 
-// cut returns valid UTF-8 of at most n bytes.
+// cut returns s as valid UTF-8 of at most n bytes.
 func cut(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]

@@ -10,7 +10,7 @@ import (
 )
 
 // Rule: cloud-answers-bounded.
-func TestWhatACloudSaysFitsIntoAStatus(t *testing.T) {
+func TestDriverAnswersFitIntoAStatus(t *testing.T) {
 	long := strings.Repeat("é", 5000)
 	in := &provider.Instance{
 		ProviderID: "sim:///1", State: provider.InstanceState(long), StateMessage: long, NodeName: long,
@@ -32,7 +32,7 @@ func TestWhatACloudSaysFitsIntoAStatus(t *testing.T) {
 		t.Errorf("%d addresses, the first %s", len(out.Addresses), out.Addresses[0].Address)
 	}
 	if len(in.Type) != len(long) {
-		t.Error("the driver's own object was changed")
+		t.Error("the driver's own object was modified")
 	}
 	for _, bad := range []*provider.Instance{
 		{ProviderID: "sim:///" + long}, {ProviderID: "no url"}, {ProviderID: "sim:///a b"},

@@ -1,3 +1,4 @@
-// Package cloud puts around a provider's driver what holds for every driver alike: the leader's fence before each call
-// that changes something, a bound on the time of each call, the process's own rate limit, and metrics.
+// Package cloud wraps the driver of a provider with features that all drivers need. These are the fence before each
+// call that changes something, a time limit for each call, the rate limit of the process, metrics, and protection
+// against panics.
 package cloud

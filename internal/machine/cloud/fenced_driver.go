@@ -14,27 +14,27 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Options configure a Cloud.
+// Options configures a Cloud.
 type Options struct {
 	Driver provider.Driver
-	// Fence returns an error when this process must not change anything any more. It is asked immediately before each
-	// Create, Update, Delete, Adopt, Release and Disown.
+	// Fence returns an error if this process must no longer change anything. It is called right before each Create,
+	// Update, Delete, Adopt, Release and Disown.
 	Fence func() error
-	// Limiter delays calls to keep within the rate that the user allows; nil means no limit.
+	// Limiter delays calls so that they respect the rate that the user configured. Nil means no limit.
 	Limiter Limiter
-	// Metrics counts calls; nil means no metrics.
+	// Metrics counts calls. Nil means no metrics.
 	Metrics *Metrics
-	// Tracer reports calls that are part of an operation; nil where traces are off.
+	// Tracer traces calls that are part of an operation. Nil means no traces.
 	Tracer *tracing.Tracer
 	Clock  clock.PassiveClock
 }
 
-// Limiter is the part of a rate limiter that is used; golang.org/x/time/rate has it.
+// Limiter is the part of a rate limiter that Cloud needs. *rate.Limiter of golang.org/x/time/rate implements it.
 type Limiter interface {
 	Wait(ctx context.Context) error
 }
 
-// Cloud is a provider.Driver that guards another one.
+// Cloud is a provider.Driver that wraps another driver with a fence, limits and metrics.
 type Cloud struct {
 	Options
 	timeout time.Duration
@@ -45,7 +45,7 @@ var (
 	_ provider.Importer = (*Cloud)(nil)
 )
 
-// New returns the guarded driver.
+// New returns a Cloud that wraps o.Driver.
 func New(o Options) *Cloud {
 	return &Cloud{Options: o, timeout: provider.CallTimeout(o.Driver)}
 }
@@ -53,13 +53,13 @@ func New(o Options) *Cloud {
 // Name implements provider.Driver.
 func (c *Cloud) Name() string { return c.Driver.Name() }
 
-// CreateSettle implements provider.Settler with the driver's value or its default.
+// CreateSettle implements provider.Settler with the driver's value, or with the default.
 func (c *Cloud) CreateSettle() time.Duration { return provider.CreateSettle(c.Driver) }
 
 // CallTimeout implements provider.Timeouter.
 func (c *Cloud) CallTimeout() time.Duration { return c.timeout }
 
-// Validate implements provider.Driver. It makes no call to the cloud and is not limited.
+// Validate implements provider.Driver. It makes no call to the cloud, so the limits do not apply.
 func (c *Cloud) Validate(ctx context.Context, req provider.ValidateRequest) error {
 	return c.Driver.Validate(ctx, req)
 }
@@ -106,7 +106,7 @@ func (c *Cloud) List(ctx context.Context, req provider.ListRequest) (provider.Li
 	})
 }
 
-// Adopt tags an existing instance; it fails with Unimplemented when the driver cannot.
+// Adopt implements provider.Adopter. It fails with Unimplemented if the driver does not implement it.
 func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	adopter, ok := c.Driver.(provider.Adopter)
 	if !ok {
@@ -117,18 +117,18 @@ func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider
 	})
 }
 
-// Interruptions implements provider.Interrupter; it fails with Unimplemented when the driver cannot.
+// Interruptions implements provider.Interrupter. It fails with Unimplemented if the driver does not implement it.
 func (c *Cloud) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
 	interrupter, ok := c.Driver.(provider.Interrupter)
 	if !ok {
-		return nil, provider.Errorf(provider.Unimplemented, "provider %s does not announce interruptions", c.Name())
+		return nil, provider.Errorf(provider.Unimplemented, "provider %s does not report interruptions", c.Name())
 	}
 	return call(ctx, c, "Interruptions", reads, func(ctx context.Context) ([]provider.Interruption, error) {
 		return interrupter.Interruptions(ctx, req)
 	})
 }
 
-// importer returns the driver as one that takes over the instances of other systems.
+// importer returns the driver as a provider.Importer, or Unimplemented if it is not one.
 func (c *Cloud) importer() (provider.Importer, error) {
 	importer, ok := c.Driver.(provider.Importer)
 	if !ok {
@@ -137,7 +137,8 @@ func (c *Cloud) importer() (provider.Importer, error) {
 	return importer, nil
 }
 
-// Locate implements provider.Importer; like the others it fails with Unimplemented when the driver does not.
+// Locate implements provider.Importer. Like the other methods of Importer, it fails with Unimplemented if the driver
+// does not implement them.
 func (c *Cloud) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	importer, err := c.importer()
 	if err != nil {
@@ -148,7 +149,7 @@ func (c *Cloud) Locate(ctx context.Context, req provider.LocateRequest) ([]provi
 	})
 }
 
-// Import implements provider.Importer. It makes no call to the cloud and is not limited.
+// Import implements provider.Importer. It makes no call to the cloud, so the limits do not apply.
 func (c *Cloud) Import(ctx context.Context, req provider.ImportRequest) (imported provider.Imported, err error) {
 	importer, err := c.importer()
 	if err != nil {
@@ -156,7 +157,7 @@ func (c *Cloud) Import(ctx context.Context, req provider.ImportRequest) (importe
 	}
 	defer func() {
 		if recover() != nil {
-			err = provider.Errorf(provider.Internal, "the driver panicked in Import")
+			err = provider.Errorf(provider.Internal, "driver panicked in Import")
 		}
 	}()
 	return importer.Import(ctx, req)
@@ -186,8 +187,8 @@ func (c *Cloud) Disown(ctx context.Context, req provider.DisownRequest) error {
 	return err
 }
 
-// ListScope implements provider.Scoper with the driver's name of the scope; it is empty when the driver names none.
-// It makes no call to the cloud and is not limited.
+// ListScope implements provider.Scoper with the driver's name of the scope. It returns an empty name if the driver does
+// not implement it. It makes no call to the cloud, so the limits do not apply.
 func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
 	scoper, ok := c.Driver.(provider.Scoper)
 	if !ok {
@@ -195,18 +196,18 @@ func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
 	}
 	defer func() {
 		if recover() != nil {
-			name, err = "", provider.Errorf(provider.Internal, "the driver panicked in ListScope")
+			name, err = "", provider.Errorf(provider.Internal, "driver panicked in ListScope")
 		}
 	}()
 	return scoper.ListScope(class)
 }
 
-// Account implements provider.Accounter with the driver's name of the account. It makes no call to the cloud and is not
-// limited.
+// Account implements provider.Accounter with the driver's name of the account. It makes no call to the cloud, so the
+// limits do not apply.
 func (c *Cloud) Account(class provider.Class) (name string, err error) {
 	defer func() {
 		if recover() != nil {
-			name, err = "", provider.Errorf(provider.Internal, "the driver panicked in Account")
+			name, err = "", provider.Errorf(provider.Internal, "driver panicked in Account")
 		}
 	}()
 	return provider.AccountOf(c.Driver, class), nil
@@ -219,8 +220,8 @@ const (
 	changes effect = true
 )
 
-// call runs one call of the driver. The fence is asked after the limiter, which may have waited: what passes the check
-// is sent at once.
+// call makes one call of the driver. It checks the fence after the limiter, because the limiter may wait: a call that
+// passes the fence is sent at once.
 func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 	f func(context.Context) (T, error)) (result T, err error) {
 	ctx, traced := c.Tracer.Begin(ctx, operation)
@@ -234,17 +235,17 @@ func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 	}
 	if e == changes {
 		if err := c.Fence(); err != nil {
-			return result, fmt.Errorf("%s was not sent: %w", operation, err)
+			return result, fmt.Errorf("refused to send %s: %w", operation, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	start := c.Clock.Now()
-	// A driver that panics on somebody's providerSpec must not take the fleet's controller with it.
+	// A panic in a driver, for example because of one providerSpec, must not end the process.
 	defer func() {
 		if p := recover(); p != nil {
-			err = provider.Errorf(provider.Internal, "the driver panicked in %s", operation)
-			// Not the panic's value: it may hold what the driver was given.
+			err = provider.Errorf(provider.Internal, "driver panicked in %s", operation)
+			// Do not log the panic's value: it may contain data that the driver was given, such as credentials.
 			logr.FromContextOrDiscard(ctx).Error(err, "Recovered from a panic", "stack", string(debug.Stack()))
 		}
 		c.Metrics.observe(c.Name(), operation, err, c.Clock.Since(start))
@@ -253,7 +254,8 @@ func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 	return result, boundedError(err)
 }
 
-// tracedCode is the code of an error in a trace, empty for none. A code that is none of ours may hold anything.
+// tracedCode returns the code of an error for a trace, or an empty string for nil. Codes that provider does not define
+// are replaced by Unknown, because they may contain anything.
 func tracedCode(err error) string {
 	if err == nil {
 		return ""
@@ -270,13 +272,13 @@ func tracedCode(err error) string {
 	}
 }
 
-// Metrics counts a provider's calls.
+// Metrics counts the calls of a provider's driver.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
-// NewMetrics makes and registers the metrics of the calls of a provider's driver.
+// NewMetrics creates and registers the metrics of the calls of a provider's driver.
 func NewMetrics(registry prometheus.Registerer, driver string) (*Metrics, error) {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -285,7 +287,7 @@ func NewMetrics(registry prometheus.Registerer, driver string) (*Metrics, error)
 		}, []string{"provider", "operation", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "machinist_provider_request_duration_seconds",
-			Help:    "Time a driver call took, by provider and operation.",
+			Help:    "Duration of driver calls in seconds, by provider and operation.",
 			Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"provider", "operation"}),
 	}
@@ -294,13 +296,13 @@ func NewMetrics(registry prometheus.Registerer, driver string) (*Metrics, error)
 			return nil, fmt.Errorf("register provider metrics: %w", err)
 		}
 	}
-	m.zero(driver)
+	m.initialize(driver)
 	return m, nil
 }
 
-// zero makes the counters of what every driver can do: the first error of a kind counts as an increase only if there
-// was a zero before it.
-func (m *Metrics) zero(name string) {
+// initialize creates the counters of common operations and codes with the value zero. Without the zero, the first error
+// would not count as an increase.
+func (m *Metrics) initialize(name string) {
 	for _, operation := range []string{"Create", "Get", "Update", "Delete", "List"} {
 		for _, code := range []provider.Code{provider.OK, provider.InvalidArgument, provider.FailedPrecondition,
 			provider.ResourceExhausted, provider.Unauthenticated, provider.PermissionDenied, provider.Throttled,

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// scripted is a driver of which each test sets what it needs.
+// scripted is a driver whose methods record their calls. Its Create can be replaced.
 type scripted struct {
 	provider.Driver
 	create func(context.Context) (*provider.Instance, error)
@@ -51,7 +51,7 @@ func (s *scripted) Get(context.Context, provider.GetRequest) (*provider.Instance
 }
 
 // Rule: writes-check-lease.
-func TestAFencedProcessChangesNothingButMayRead(t *testing.T) {
+func TestFencedProcessMayReadButNotWrite(t *testing.T) {
 	fenced := errors.New("fenced")
 	driver := &scripted{}
 	c := New(Options{Driver: driver, Fence: func() error { return fenced }, Clock: clock.RealClock{}})
@@ -63,24 +63,24 @@ func TestAFencedProcessChangesNothingButMayRead(t *testing.T) {
 	for operation, err := range map[string]error{"Create": createErr, "Update": updateErr, "Delete": deleteErr,
 		"Adopt": adoptErr} {
 		if !errors.Is(err, fenced) {
-			t.Errorf("%s: error = %v, want the fence's", operation, err)
+			t.Errorf("%s: error = %v, want the error of the fence", operation, err)
 		}
 	}
 	if len(driver.calls) != 0 {
-		t.Errorf("calls got past the fence: %v", driver.calls)
+		t.Errorf("the driver was called although the process is fenced: %v", driver.calls)
 	}
 	if _, err := c.Get(ctx, provider.GetRequest{}); err != nil || len(driver.calls) != 1 {
-		t.Errorf("Get behind the fence: %v, calls %v; reading is allowed", err, driver.calls)
+		t.Errorf("Get with a closed fence: %v, calls %v; want one call without an error", err, driver.calls)
 	}
 }
 
-// closing is a limiter during whose wait the leader loses its lease.
+// closing is a limiter that closes the fence while it waits.
 type closing struct{ fenced *bool }
 
 func (l closing) Wait(context.Context) error { *l.fenced = true; return nil }
 
 // Rule: writes-check-lease.
-func TestTheFenceIsAskedAfterTheRateLimit(t *testing.T) {
+func TestFenceIsCheckedAfterTheRateLimit(t *testing.T) {
 	driver, fenced := &scripted{}, false
 	c := New(Options{Driver: driver, Clock: clock.RealClock{}, Limiter: closing{&fenced}, Fence: func() error {
 		if fenced {
@@ -109,13 +109,13 @@ func TestEveryCallHasADeadline(t *testing.T) {
 }
 
 // Rule: driver-panic-harms-one-call.
-func TestAPanicInADriverIsAnErrorAndIsCounted(t *testing.T) {
+func TestPanicInADriverIsACountedError(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics, err := NewMetrics(registry, "scripted")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without a zero before it, the first error would be no increase.
+	// Without a zero before it, the first error would not count as an increase.
 	if n := testutil.CollectAndCount(metrics.requests); n == 0 {
 		t.Error("there are no series before the first call")
 	}
@@ -130,7 +130,7 @@ func TestAPanicInADriverIsAnErrorAndIsCounted(t *testing.T) {
 	}
 }
 
-// scoped is a driver that names its scopes.
+// scoped is a driver that implements ListScope.
 type scoped struct {
 	*scripted
 	scope func() (string, error)
@@ -139,16 +139,16 @@ type scoped struct {
 func (s *scoped) ListScope(provider.Class) (string, error) { return s.scope() }
 
 // Rule: one-list-per-scope.
-func TestAScopeThatADriverCannotNameIsAnErrorOrEmpty(t *testing.T) {
+func TestListScopeReturnsErrorsAndPanicsOfTheDriver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		driver provider.Driver
 		want   string
 		code   provider.Code
 	}{
-		"named":     {&scoped{&scripted{}, func() (string, error) { return "account", nil }}, "account", provider.OK},
-		"no scopes": {&scripted{}, "", provider.OK},
-		"it panics": {&scoped{&scripted{}, func() (string, error) { panic("secret") }}, "", provider.Internal},
-		"it cannot": {&scoped{&scripted{}, func() (string, error) { return "", provider.InvalidField("region", "is wrong") }},
+		"a name":    {&scoped{&scripted{}, func() (string, error) { return "account", nil }}, "account", provider.OK},
+		"no Scoper": {&scripted{}, "", provider.OK},
+		"a panic":   {&scoped{&scripted{}, func() (string, error) { panic("secret") }}, "", provider.Internal},
+		"an error": {&scoped{&scripted{}, func() (string, error) { return "", provider.InvalidField("region", "is wrong") }},
 			"", provider.InvalidArgument},
 	} {
 		c := New(Options{Driver: tc.driver, Clock: clock.RealClock{}})

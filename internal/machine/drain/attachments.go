@@ -12,36 +12,37 @@ import (
 )
 
 const (
-	// attachmentAge is how old a list may be at most that shows a node without attachments, counted from the time that is
-	// asked for: a volume is attached well before the pod that uses it runs, let alone ends. Who finds the last list half
-	// as old begins another, so that there are two or three lists in a second however many machines go.
+	// attachmentAge is the maximum age of a list that shows no attachments of a node, counted back from the requested
+	// time. This is safe because a volume is attached well before the pod that uses it runs, let alone ends. A caller that
+	// finds a list of more than half this age reads another one, so there are two or three lists per second for any number
+	// of machines.
 	attachmentAge = time.Second
 
-	// attachmentPage is how many VolumeAttachments are read at once. In a cluster with no more nobody has to wait for a
-	// list.
+	// attachmentPage is how many VolumeAttachments are read at once. In a cluster with fewer of them, callers never have
+	// to wait for a list.
 	attachmentPage = 500
 
-	// attachmentRest is how many times the time that reading them took passes before many VolumeAttachments are read
-	// again.
+	// attachmentRest limits how often many VolumeAttachments are read: the pause after reading them is this many times as
+	// long as the reading took.
 	attachmentRest = 5
 )
 
-// attachments finds the VolumeAttachments of a node. The API server cannot select them by node, so all are listed, on
-// behalf of all machines that wait, and only a name or two of each is kept until the next time.
+// attachments finds the VolumeAttachments of a node. The API server cannot select them by node, so one list serves all
+// machines that wait. Only the names of each attachment are kept until the next list.
 type attachments struct {
 	target client.Reader
 	clock  clock.PassiveClock
 
 	mu      sync.Mutex
 	byNode  map[string][]Attachment
-	taken   time.Time // before the list was asked for
-	next    time.Time // when the next list may be asked for
+	taken   time.Time // when the list began
+	next    time.Time // when the next list may begin
 	many    bool
 	reading bool
 }
 
-// on returns the attachments to a node as they were at the given time or later; that there are none may be up to
-// attachmentAge older. If they cannot be reported now without asking too often, it returns when to ask again instead.
+// on returns the attachments to a node at the given time or later. An empty result may be up to attachmentAge older. If
+// another list would be too early, on returns how long to wait instead.
 func (a *attachments) on(ctx context.Context, node string, since time.Time) (list []Attachment, wait time.Duration,
 	err error) {
 	a.mu.Lock()
@@ -72,7 +73,8 @@ func (a *attachments) on(ctx context.Context, node string, since time.Time) (lis
 	return byNode[node], 0, nil
 }
 
-// known returns the attachments to a node by the last list, if that is new enough for the given time, see on.
+// known returns the attachments to a node from the last list. ok is false if that list is too old for the given time,
+// see on.
 func (a *attachments) known(node string, since time.Time) (list []Attachment, ok bool) {
 	if a.taken.IsZero() {
 		return nil, false
@@ -82,7 +84,7 @@ func (a *attachments) known(node string, since time.Time) (list []Attachment, ok
 	return list, age <= 0 || len(list) == 0 && (age <= attachmentAge/2 || age <= attachmentAge && a.reading)
 }
 
-// last returns the attachments to a node as they were last read, however long ago.
+// last returns the attachments to a node from the last list, regardless of its age.
 func (a *attachments) last(node string) []Attachment {
 	a.mu.Lock()
 	defer a.mu.Unlock()

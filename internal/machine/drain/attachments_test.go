@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// TestManyAttachmentsAreListedSparingly protects the API server of a large cluster from a list for each machine.
-func TestManyAttachmentsAreListedSparingly(t *testing.T) {
+// In a large cluster, a list for each machine would overload the API server.
+func TestManyAttachmentsAreListedRarely(t *testing.T) {
 	b := newBench(t)
 	lists := 0
 	reader := &pagedReader{items: 1200, page: func() { lists++; b.pass(time.Second) }}
@@ -39,18 +39,18 @@ func TestManyAttachmentsAreListedSparingly(t *testing.T) {
 	}
 }
 
-// TestManyMachinesThatGoShareListsOfAttachments protects the API server from a list for each machine of a fleet, and
-// a node with attachments from being judged by an old list.
+// A list for each machine of a fleet would overload the API server. An old list must not decide about a node with
+// attachments.
 //
 // Rule: volumes-detached-first.
-func TestManyMachinesThatGoShareListsOfAttachments(t *testing.T) {
+func TestMachinesShareListsOfAttachments(t *testing.T) {
 	b := newBench(t)
 	lists := 0
-	var meanwhile func()
+	var duringList func()
 	a := attachments{target: &pagedReader{items: 100, page: func() {
 		lists++
-		if meanwhile != nil {
-			meanwhile()
+		if duringList != nil {
+			duringList()
 		}
 	}}, clock: b.clock}
 	ask := func(what, node string, attached, listed int) {
@@ -66,17 +66,17 @@ func TestManyMachinesThatGoShareListsOfAttachments(t *testing.T) {
 	ask("soon", "none", 0, 1)
 	ask("one with attachments", "node-1", 1, 2)
 	b.pass(attachmentAge/2 + 1)
-	meanwhile = func() { ask("while another lists", "none", 0, 3) }
+	duringList = func() { ask("during another list", "none", 0, 3) }
 	ask("later", "none", 0, 3)
 	b.pass(attachmentAge + 1)
-	meanwhile = func() {
-		meanwhile = nil
-		ask("too late while another lists", "none", 0, 5)
+	duringList = func() {
+		duringList = nil
+		ask("too late during another list", "none", 0, 5)
 	}
 	ask("much later", "none", 0, 5)
 }
 
-// pagedReader lists VolumeAttachments to 100 nodes, 500 at a time.
+// pagedReader lists VolumeAttachments of 100 nodes in pages of 500.
 type pagedReader struct {
 	client.Reader
 	items int
@@ -97,8 +97,7 @@ func (r *pagedReader) List(_ context.Context, list client.ObjectList, opts ...cl
 	return fillAttachments(list, from, to, r.items)
 }
 
-// TestVolumesInALargeClusterWaitForTheNextList protects that a machine neither goes on with an old list nor waits for a
-// new one beyond its timeout.
+// A machine must neither continue because of an old list nor wait for a new one beyond its timeout.
 func TestVolumesInALargeClusterWaitForTheNextList(t *testing.T) {
 	b := newBench(t)
 	listed := 0
@@ -109,9 +108,9 @@ func TestVolumesInALargeClusterWaitForTheNextList(t *testing.T) {
 	late := volumesRequest("m1", at(2*time.Minute)) // newer than the list, which took 90 s
 	b.clock.SetTime(late.Drained)
 	b.expectOutcome(b.VolumesDetached(context.Background(), late), false, v1beta1.ReasonWaitingForVolumeDetach,
-		"Finding out what is attached to node m1.")
+		"Checking which volumes are attached to node m1.")
 	if next := b.runPass("m1"); next != 5*time.Minute {
-		t.Errorf("the next check is after %s, want 5m0s, when its timeout has passed", next)
+		t.Errorf("the next check is after %s, want 5m0s, when the timeout has passed", next)
 	}
 	if listed != 3 {
 		t.Errorf("listed %d pages, want 3", listed)

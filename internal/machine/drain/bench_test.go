@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// bench runs a controller single-threaded on a target cluster in memory, at a time of its own.
+// bench runs a controller without goroutines on a fake target cluster with a fake clock.
 type bench struct {
 	*testing.T
 	*Controller
@@ -30,15 +30,15 @@ type bench struct {
 	target         client.WithWatch
 	work, triggers *fakeQueue
 
-	// refuse is what the API server answers to the eviction of a pod, by its name; callTime is how long that takes.
+	// refuse contains the API server's answers to the eviction of pods, by name. callTime is how long an eviction takes.
 	refuse   map[string]error
 	callTime time.Duration
 	onEvict  func(pod string)
 	onList   func()
-	// unreachable is what it answers to everything.
+	// unreachable is the API server's answer to every call.
 	unreachable error
 
-	evictions []string // pods that were asked for, in order
+	evictions []string // names of the pods, in order
 	deletions []string
 	reads     int
 }
@@ -81,7 +81,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	return b
 }
 
-// restart begins with a new controller, that remembers nothing.
+// restart creates a new controller that remembers nothing.
 func (b *bench) restart(o Options) {
 	o.Target, o.Clock, o.Evict = b.target, b.clock, b.evict
 	b.Controller = New(o)
@@ -107,10 +107,10 @@ func (b *bench) evict(ctx context.Context, e *policyv1.Eviction) error {
 	return b.target.SubResource("eviction").Create(ctx, &pod, e.DeepCopy())
 }
 
-// pass lets time go by.
+// pass advances the clock.
 func (b *bench) pass(d time.Duration) { b.clock.SetTime(b.clock.Now().Add(d)) }
 
-// request asks for the drain of a machine's node of the same name, with two hours from noon on.
+// request returns a request to drain a machine's node, which has the machine's name, within two hours from noon.
 func request(machine string) Request {
 	return Request{
 		Machine: key(machine), UID: types.UID(machine + "-uid"), Node: machine, NodeUID: types.UID(machine + "-node"),
@@ -122,7 +122,7 @@ func key(machine string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "machines", Name: machine}
 }
 
-// work makes one pass of a worker and returns when it wants to come back.
+// runPass makes one pass of a worker and returns when it is requeued.
 func (b *bench) runPass(machine string) time.Duration {
 	b.Helper()
 	result, err := b.Reconcile(context.Background(), reconcile.Request{NamespacedName: key(machine)})
@@ -132,7 +132,7 @@ func (b *bench) runPass(machine string) time.Duration {
 	return result.RequeueAfter
 }
 
-// report is what the Machine reconciler sees of a drain.
+// drain returns what the Machine reconciler sees of a drain.
 func (b *bench) drain(machine string) Outcome { return b.Drain(context.Background(), request(machine)) }
 
 func (b *bench) expectEvictions(want ...string) {
@@ -150,7 +150,7 @@ func (b *bench) expectOutcome(o Outcome, done bool, reason, message string) {
 	}
 }
 
-// fakeQueue keeps what is added to it, and calls note, if set.
+// fakeQueue records what is added to it, and calls note if it is set.
 type fakeQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added []string
@@ -184,7 +184,7 @@ func aNode(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-node")}}
 }
 
-// on puts a pod onto a node.
+// on assigns a pod to a node.
 func on(node string, pod corev1.Pod) *corev1.Pod {
 	pod.Spec.NodeName = node
 	return &pod

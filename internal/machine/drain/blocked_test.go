@@ -15,7 +15,7 @@ import (
 )
 
 // Rule: evictions-keep-budgets.
-func TestARefusedPodIsNamedAndTriedAgainMoreAndMoreSlowly(t *testing.T) {
+func TestRefusedPodIsNamedAndRetriedWithBackoff(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.refuse["web"] = refusedBy("web", 0)
 	b.drain("m1")
@@ -35,12 +35,12 @@ func TestARefusedPodIsNamedAndTriedAgainMoreAndMoreSlowly(t *testing.T) {
 		t.Errorf("triggers of %s, want one", got)
 	}
 	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonBlockedByDisruptionBudget,
-		"Evicting the pods of node m1. In the way: "+
+		"Evicting the pods of node m1. Pods that block the drain: "+
 			"a/web (The disruption budget web needs 2 healthy pods and has 2 currently).")
 }
 
 // Rule: drain-names-blockers.
-func TestABudgetIsNamedAndTriggersWhatItBlocked(t *testing.T) {
+func TestBudgetIsNamedAndTriggersBlockedDrains(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
@@ -57,21 +57,22 @@ func TestABudgetIsNamedAndTriggersWhatItBlocked(t *testing.T) {
 	}
 	b.expectEvictions("web-2", "web-1")
 	o := b.drain("m1")
-	b.expectOutcome(o, false, v1beta1.ReasonBlockedByDisruptionBudget, "Evicting the pods of node m1. In the way: "+
-		"a/web-1 (PodDisruptionBudget web can never allow it: it needs all of its 2 pods).")
+	b.expectOutcome(o, false, v1beta1.ReasonBlockedByDisruptionBudget,
+		"Evicting the pods of node m1. Pods that block the drain: "+
+			"a/web-1 (PodDisruptionBudget web can never allow the eviction: the budget needs all of its 2 pods).")
 	if len(o.Blocked) != 1 || !o.Blocked[0].Never || o.Blocked[0].Budgets[0] != "web" {
 		t.Errorf("got blockers %+v", o.Blocked)
 	}
 
 	b.work.take()
-	b.budgetChanged(budget) // still none to spare
+	b.budgetChanged(budget) // The budget still allows no disruption.
 	if got := b.work.take(); got != nil {
 		t.Errorf("work for %v", got)
 	}
 	budget.Status.DisruptionsAllowed = 1
 	b.budgetChanged(budget)
 	if got := fmt.Sprint(b.work.take()); got != "[m2]" {
-		t.Fatalf("work for %s, want [m2], which has waited longest", got)
+		t.Fatalf("work for %s, want [m2], which has waited for the longest time", got)
 	}
 	b.refuse["web-2"] = nil
 	b.runPass("m2")
@@ -85,12 +86,12 @@ func TestABudgetIsNamedAndTriggersWhatItBlocked(t *testing.T) {
 	forced.Force = true
 	b.Drain(context.Background(), forced)
 	if len(b.rejections.byMachine) != 0 {
-		t.Errorf("rejections of machines that are done are remembered: %v", b.rejections.byMachine)
+		t.Errorf("rejections of completed drains are still known: %v", b.rejections.byMachine)
 	}
 }
 
-// TestANewBlockerIsReportedAfterHalfAMinute protects that a report that was held back comes as soon as it may.
-func TestANewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
+// A report that was held back must appear as soon as it is allowed.
+func TestNewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")))
 	b.refuse["web-1"], b.refuse["web-2"] = refusedBy("web", 0), refusedBy("web", 0)
 	b.drain("m1")
@@ -106,14 +107,14 @@ func TestANewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 	if o := b.drain("m1"); !strings.Contains(o.Message, "web-2") {
 		t.Errorf("web-2 is not reported: %s", o.Message)
 	}
-	// The pass that triggered the machine was the one before the clock went on.
+	// The last pass was before the clock advanced.
 	if rewritten := b.drainStates.machines[key("m1")].drainPass.report.rewritten; !rewritten.Equal(at(30 * time.Second)) {
 		t.Errorf("reported at %s, want 30s", rewritten.Sub(noon))
 	}
 }
 
 // Rule: evictions-keep-budgets.
-func TestTheAPIServerSaysWhenToComeBack(t *testing.T) {
+func TestRetryAfterOfTheAPIServerIsRespected(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.refuse["web"] = apierrors.NewTooManyRequests("slow down", 17)
 	b.drain("m1")
@@ -129,11 +130,11 @@ func TestTheAPIServerSaysWhenToComeBack(t *testing.T) {
 	b.expectEvictions("web")
 }
 
-// TestTheEndOfPatienceIsReportedAtOnce protects that nobody reads for half a minute that a budget is in the way while
-// pods are being deleted against it.
+// The condition must not report for half a minute that a budget blocks the drain while pods are deleted despite the
+// budget.
 //
 // Rule: drain-names-blockers.
-func TestTheEndOfPatienceIsReportedAtOnce(t *testing.T) {
+func TestForcedDrainIsReportedAtOnce(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web", withGrace(1))))
 	b.refuse["web"] = refusedBy("web", 0)
 	wanted := request("m1")

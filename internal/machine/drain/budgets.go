@@ -18,15 +18,15 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// assessment is what the PodDisruptionBudgets of a pod say about its eviction.
+// assessment is what the PodDisruptionBudgets of a pod mean for its eviction.
 type assessment struct {
-	// budgets that select the pod.
+	// budgets are the names of the budgets that select the pod.
 	budgets []string
-	// never says why they can never allow the eviction, empty if they can.
+	// never explains why they can never allow the eviction. It is empty if they can.
 	never string
 }
 
-// assess judges a pod by the budgets of its namespace.
+// assess returns the assessment of a pod by the budgets of its namespace.
 func assess(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) assessment {
 	var v assessment
 	for i := range budgets {
@@ -42,13 +42,13 @@ func assess(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) assessment 
 	}
 	slices.Sort(v.budgets)
 	if len(v.budgets) > 1 {
-		v.never = "the API server evicts no pod that is selected by more than one"
+		v.never = "the API server never evicts a pod that is selected by more than one budget"
 	}
 	return v
 }
 
-// neverAllows says why a budget cannot allow the eviction of a healthy pod, however healthy the others are. It is empty
-// if it can, or if the disruption controller has not yet seen the budget as it is.
+// neverAllows returns why a budget cannot allow the eviction of a healthy pod, however healthy the other pods are. It
+// is empty if the budget can allow it, or if the disruption controller has not processed the current budget yet.
 func neverAllows(budget *policyv1.PodDisruptionBudget) string {
 	status := budget.Status
 	if status.ObservedGeneration < budget.Generation || status.ExpectedPods == 0 ||
@@ -61,10 +61,10 @@ func neverAllows(budget *policyv1.PodDisruptionBudget) string {
 	if limit := budget.Spec.MinAvailable; limit != nil {
 		return fmt.Sprintf("minAvailable is %s, of %s", limit.String(), wording.Count(status.ExpectedPods, "pod"))
 	}
-	return fmt.Sprintf("it needs all of its %s", wording.Count(status.ExpectedPods, "pod"))
+	return fmt.Sprintf("the budget needs all of its %s", wording.Count(status.ExpectedPods, "pod"))
 }
 
-// budgetsByNamespace reads the budgets of a namespace at most once.
+// budgetsByNamespace reads the budgets of each namespace at most once.
 type budgetsByNamespace struct {
 	reader client.Reader
 	read   map[string][]policyv1.PodDisruptionBudget
@@ -85,22 +85,22 @@ func (b *budgetsByNamespace) in(ctx context.Context, namespace string) ([]policy
 	return list.Items, nil
 }
 
-// rejections knows which pods are held up by which budget, so that a budget that allows evictions again finds the
-// drains that wait for it, whatever their number.
+// rejections tracks which pods are blocked by which budget. When a budget allows evictions again, it finds the drains
+// that wait for the budget without a search through all drains.
 type rejections struct {
 	mu        sync.Mutex
 	byBudget  map[types.NamespacedName]map[types.UID]refused
 	byMachine map[types.NamespacedName]map[types.UID]types.NamespacedName // the budget of each refused pod
 }
 
-// refused is a pod that a budget holds up.
+// refused is a pod that a budget blocks.
 type refused struct {
 	machine types.NamespacedName
 	pod     types.UID
 	since   time.Time
 }
 
-// set replaces what is known of a machine: the budget of each of its refused pods.
+// set replaces what is known about a machine: the budget of each of its refused pods.
 func (r *rejections) set(machine types.NamespacedName, pods map[types.UID]types.NamespacedName, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,8 +135,9 @@ func (r *rejections) set(machine types.NamespacedName, pods map[types.UID]types.
 	r.byMachine[machine] = pods
 }
 
-// longest returns the n pods that the budget has held up for the longest time. More would only be refused again.
-func (r *rejections) longest(budget types.NamespacedName, n int) []refused {
+// longestBlocked returns the n pods that the budget has blocked for the longest time. The budget would refuse further
+// pods again.
+func (r *rejections) longestBlocked(budget types.NamespacedName, n int) []refused {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var pods []refused

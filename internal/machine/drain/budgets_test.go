@@ -48,9 +48,9 @@ func TestAssess(t *testing.T) {
 		want    assessment
 	}{
 		{"none", nil, assessment{}},
-		{"one that has none to spare now", []policyv1.PodDisruptionBudget{budget("web", web, nil)},
+		{"one that allows no disruption now", []policyv1.PodDisruptionBudget{budget("web", web, nil)},
 			assessment{budgets: []string{"web"}}},
-		{"of others", []policyv1.PodDisruptionBudget{
+		{"budgets that do not select the pod", []policyv1.PodDisruptionBudget{
 			budget("db", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, limit(3, "", "0")),
 			budget("elsewhere", web, func(b *policyv1.PodDisruptionBudget) { b.Namespace = "other" }),
 			budget("unset", nil, nil),
@@ -63,19 +63,19 @@ func TestAssess(t *testing.T) {
 			assessment{[]string{"web"}, "maxUnavailable is 0"}},
 		{"maxUnavailable 0%", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "", "0%"))},
 			assessment{[]string{"web"}, "maxUnavailable is 0%"}},
-		{"minAvailable as many as there are", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "3", ""))},
+		{"minAvailable equal to the number of pods", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "3", ""))},
 			assessment{[]string{"web"}, "minAvailable is 3, of 3 pods"}},
-		{"minAvailable more than there are", []policyv1.PodDisruptionBudget{budget("web", web, limit(5, "5", ""))},
+		{"minAvailable above the number of pods", []policyv1.PodDisruptionBudget{budget("web", web, limit(5, "5", ""))},
 			assessment{[]string{"web"}, "minAvailable is 5, of 3 pods"}},
 		{"minAvailable 100%", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "100%", ""))},
 			assessment{[]string{"web"}, "minAvailable is 100%, of 3 pods"}},
-		{"not yet seen by the disruption controller",
+		{"not processed by the disruption controller yet",
 			[]policyv1.PodDisruptionBudget{budget("web", web, func(b *policyv1.PodDisruptionBudget) {
 				limit(3, "", "0")(b)
 				b.Status.ObservedGeneration = 1
 			})}, assessment{budgets: []string{"web"}}},
-		{"two", []policyv1.PodDisruptionBudget{budget("web-2", web, nil), budget("web-1", web, nil)},
-			assessment{[]string{"web-1", "web-2"}, "the API server evicts no pod that is selected by more than one"}},
+		{"two budgets", []policyv1.PodDisruptionBudget{budget("web-2", web, nil), budget("web-1", web, nil)},
+			assessment{[]string{"web-1", "web-2"}, "the API server never evicts a pod that is selected by more than one budget"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestAssess(t *testing.T) {
 	}
 }
 
-func TestRejectionsFindTheLongestWaiting(t *testing.T) {
+func TestRejectionsReturnPodsThatWaitedLongest(t *testing.T) {
 	var r rejections
 	budget := types.NamespacedName{Namespace: "shop", Name: "web"}
 	other := types.NamespacedName{Namespace: "shop", Name: "db"}
@@ -96,7 +96,7 @@ func TestRejectionsFindTheLongestWaiting(t *testing.T) {
 	r.set(m1, map[types.UID]types.NamespacedName{"web-1": budget, "web-0": budget}, at(3*time.Second))
 
 	found := func(b types.NamespacedName, n int) (uids []types.UID) {
-		for _, pod := range r.longest(b, n) {
+		for _, pod := range r.longestBlocked(b, n) {
 			uids = append(uids, pod.pod)
 		}
 		return uids
@@ -108,11 +108,11 @@ func TestRejectionsFindTheLongestWaiting(t *testing.T) {
 		t.Errorf("got %v, want three", got)
 	}
 	if got := found(other, 100); got != nil {
-		t.Errorf("got %v for a budget that refuses nothing any more", got)
+		t.Errorf("got %v for a budget that no longer refuses any pod", got)
 	}
 	r.set(m1, nil, at(4*time.Second))
 	r.set(m2, nil, at(4*time.Second))
 	if len(r.byBudget) != 0 || len(r.byMachine) != 0 {
-		t.Errorf("something is left: %v %v", r.byBudget, r.byMachine)
+		t.Errorf("rejections are left: %v %v", r.byBudget, r.byMachine)
 	}
 }

@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// slowCall is how long an eviction or deletion takes in a namespace that counts as slow from then on, until slowFor
-	// after its end. The usual cause is an admission webhook that does not answer.
+	// slowCall is the duration from which an eviction or deletion is slow. Its namespace then counts as slow until slowFor
+	// after the end of the call. The usual cause is an admission webhook that does not answer.
 	slowCall = 3 * time.Second
 	slowFor  = time.Minute
 )
 
-// calls knows which evictions and deletions are under way, so that a webhook that hangs holds up its own namespaces and
-// nobody else's: namespaces that are slow have a quarter of the places together, and a call that hangs takes no place.
+// calls tracks the evictions and deletions in progress, so that a webhook that hangs blocks only its own namespaces.
+// All slow namespaces together may use a quarter of the slots, and a call that hangs uses no slot.
 type calls struct {
-	mu       sync.Mutex
-	quarter  int
-	underWay []call
-	// slow is until when a namespace counts as slow after a call that was.
+	mu        sync.Mutex
+	slowLimit int // the maximum number of calls in progress for all slow namespaces
+	inFlight  []call
+	// slow is until when a namespace counts as slow after a slow call.
 	slow map[string]time.Time
 }
 
-// call is an eviction or deletion that is under way.
+// call is an eviction or deletion in progress.
 type call struct {
 	namespace string
 	began     time.Time
@@ -32,30 +32,30 @@ type call struct {
 }
 
 func newCalls(slots int) *calls {
-	return &calls{quarter: max(slots/4, 1), slow: map[string]time.Time{}}
+	return &calls{slowLimit: max(slots/4, 1), slow: map[string]time.Time{}}
 }
 
-// begin reports whether another call for a pod of the namespace may be made now. It must be followed by end or cancel.
+// begin reports whether a call for a pod of the namespace may be sent now. If so, end or cancel must follow.
 func (c *calls) begin(namespace string, action Action, now time.Time) (call, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isSlow(namespace, now) {
 		n := 0
-		for _, other := range c.underWay {
+		for _, other := range c.inFlight {
 			if c.isSlow(other.namespace, now) {
 				n++
 			}
 		}
-		if n >= c.quarter {
+		if n >= c.slowLimit {
 			return call{}, false
 		}
 	}
 	begun := call{namespace, now, action}
-	c.underWay = append(c.underWay, begun)
+	c.inFlight = append(c.inFlight, begun)
 	return begun, true
 }
 
-// end shows that a call is over.
+// end records that a call has ended.
 func (c *calls) end(over call, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,27 +64,27 @@ func (c *calls) end(over call, now time.Time) {
 	} else {
 		delete(c.slow, over.namespace)
 	}
-	c.leave(over)
+	c.remove(over)
 }
 
-// cancel takes a begin back without a call.
+// cancel withdraws a call that was not sent.
 func (c *calls) cancel(begun call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leave(begun)
+	c.remove(begun)
 }
 
-func (c *calls) leave(over call) {
-	if i := slices.Index(c.underWay, over); i >= 0 {
-		c.underWay = slices.Delete(c.underWay, i, i+1)
+func (c *calls) remove(over call) {
+	if i := slices.Index(c.inFlight, over); i >= 0 {
+		c.inFlight = slices.Delete(c.inFlight, i, i+1)
 	}
 }
 
-// hanging returns how many evictions have been under way for longer than they usually are.
+// hanging returns how many evictions have been in progress for slowCall or longer.
 func (c *calls) hanging(now time.Time) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, one := range c.underWay {
+	for _, one := range c.inFlight {
 		if one.action == Evict && now.Sub(one.began) >= slowCall {
 			n++
 		}
@@ -92,7 +92,7 @@ func (c *calls) hanging(now time.Time) (n int) {
 	return n
 }
 
-// slowLast returns the steps of an action, those in namespaces that are slow after the others.
+// slowLast returns the steps with the given action. Steps in slow namespaces come last.
 func (c *calls) slowLast(steps []Step, action Action, now time.Time) []Step {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,7 @@ func (c *calls) slowLast(steps []Step, action Action, now time.Time) []Step {
 }
 
 func (c *calls) isSlow(namespace string, now time.Time) bool {
-	return now.Before(c.slow[namespace]) || slices.ContainsFunc(c.underWay, func(one call) bool {
+	return now.Before(c.slow[namespace]) || slices.ContainsFunc(c.inFlight, func(one call) bool {
 		return one.namespace == namespace && now.Sub(one.began) >= slowCall
 	})
 }

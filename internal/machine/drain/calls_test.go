@@ -17,8 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Rule hanging-evictions-isolated: many machines begin at once, and each has a pod for whose eviction a webhook hangs.
-func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
+// Rule hanging-evictions-isolated: many machines begin their drains at once, and each has a pod for whose eviction a
+// webhook hangs.
+func TestHangingEvictionsInOneNamespaceDoNotBlockOtherDrains(t *testing.T) {
 	t.Parallel()
 	objects := []client.Object{aNode("other"), on("other", aPod("quick/web"))}
 	machines := []string{}
@@ -38,7 +39,7 @@ func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 	var (
 		workers  sync.WaitGroup
 		mu       sync.Mutex
-		underWay int
+		inFlight int
 	)
 	now := clocktesting.NewFakePassiveClock(noon)
 	c := New(Options{
@@ -49,7 +50,7 @@ func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 				return nil
 			}
 			mu.Lock()
-			if underWay++; underWay == slots {
+			if inFlight++; inFlight == slots {
 				close(full)
 			}
 			mu.Unlock()
@@ -68,7 +69,7 @@ func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 			}
 		})
 	}
-	go func() { // Each comes back again and again, as its requeues make it.
+	go func() { // Requeue all machines repeatedly.
 		defer close(queue)
 		for i := 0; ; i++ {
 			select {
@@ -83,11 +84,11 @@ func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 	select {
 	case <-evicted:
 	case <-time.After(20 * time.Second):
-		t.Error("a pod of another namespace is not evicted while others hang")
+		t.Error("a pod of another namespace is not evicted while evictions hang")
 	}
 	mu.Lock()
-	if underWay != slots {
-		t.Errorf("%d evictions were begun in a namespace in which %d hang", underWay, slots)
+	if inFlight != slots {
+		t.Errorf("%d evictions were sent in a namespace in which %d hang", inFlight, slots)
 	}
 	mu.Unlock()
 	close(hang)
@@ -103,7 +104,7 @@ func TestSlowNamespacesShareAQuarterOfTheSlots(t *testing.T) {
 		begin := func(namespace string, now time.Time) int {
 			n := 0
 			for n < 100 {
-				if _, may := c.begin(namespace, Evict, now); !may {
+				if _, allowed := c.begin(namespace, Evict, now); !allowed {
 					break
 				}
 				n++
@@ -111,45 +112,45 @@ func TestSlowNamespacesShareAQuarterOfTheSlots(t *testing.T) {
 			return n
 		}
 		if n := begin("quick", noon); n != 100 {
-			t.Errorf("%d places: only %d calls in a namespace that is not slow", slots, n)
+			t.Errorf("%d slots: only %d calls in a namespace that is not slow", slots, n)
 		}
-		c.underWay = nil
-		for _, namespace := range []string{"a", "b"} { // A deletion that hangs makes a namespace slow, and takes no place.
+		c.inFlight = nil
+		for _, namespace := range []string{"a", "b"} { // A hanging deletion makes a namespace slow, and uses no slot.
 			first, _ := c.begin(namespace, Delete, noon)
 			if n := c.hanging(noon.Add(slowCall)); n != 0 {
-				t.Errorf("%d places: %d evictions hang", slots, n)
+				t.Errorf("%d slots: %d evictions hang", slots, n)
 			}
 			c.end(first, noon.Add(slowCall))
 		}
 		later := noon.Add(slowCall)
 		if n := begin("a", later) + begin("b", later); n != want {
-			t.Errorf("%d places: %d calls are under way in slow namespaces, want %d", slots, n, want)
+			t.Errorf("%d slots: %d calls are in progress in slow namespaces, want %d", slots, n, want)
 		}
 		if n := begin("quick", later); n != 100 {
-			t.Errorf("%d places: a namespace waits for slow ones", slots)
+			t.Errorf("%d slots: a namespace waits for slow ones", slots)
 		}
 		if n := begin("a", later.Add(slowFor)); n != 0 {
-			t.Errorf("%d places: a namespace in which calls hang does not count as slow", slots)
+			t.Errorf("%d slots: a namespace in which calls hang does not count as slow", slots)
 		}
 		if n := c.hanging(later.Add(slowCall - 1)); n != 0 {
-			t.Errorf("%d places: %d calls hang too early", slots, n)
+			t.Errorf("%d slots: %d calls hang too early", slots, n)
 		}
 		if n := c.hanging(later.Add(slowCall)); n != want+100 {
-			t.Errorf("%d places: %d calls hang, want %d", slots, n, want+100)
+			t.Errorf("%d slots: %d calls hang, want %d", slots, n, want+100)
 		}
-		c.underWay = nil
+		c.inFlight = nil
 		if !c.isSlow("a", later.Add(slowFor-1)) || c.isSlow("a", later.Add(slowFor)) {
-			t.Errorf("%d places: a namespace does not count as slow for %s", slots, slowFor)
+			t.Errorf("%d slots: a namespace does not count as slow for %s", slots, slowFor)
 		}
 		quick, _ := c.begin("b", Evict, later)
 		if c.end(quick, later.Add(slowCall-1)); c.isSlow("b", later.Add(slowCall)) {
-			t.Errorf("%d places: a namespace counts as slow after a call that was not", slots)
+			t.Errorf("%d slots: a namespace counts as slow after a quick call", slots)
 		}
 	}
 }
 
 // Rule: hanging-evictions-isolated.
-func TestPodsOfSlowNamespacesGoLast(t *testing.T) {
+func TestPodsOfSlowNamespacesAreEvictedLast(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("hangs/a")), on("m1", aPod("hangs/b")), on("m1", aPod("quick/c")))
 	b.callTime = slowCall
 	b.drain("m1")
@@ -161,7 +162,7 @@ func TestPodsOfSlowNamespacesGoLast(t *testing.T) {
 }
 
 // Rule: hanging-evictions-isolated.
-func TestAPassThatMayMakeNoCallComesBackLater(t *testing.T) {
+func TestPassThatMaySendNothingIsRequeued(t *testing.T) {
 	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("hangs/a")), on("m1", aPod("hangs/b")),
 		on("m2", aPod("hangs/c")))
 	b.restart(Options{Evictions: queueing.NewSlots(4)})
@@ -172,7 +173,7 @@ func TestAPassThatMayMakeNoCallComesBackLater(t *testing.T) {
 	b.onEvict = func(string) {
 		b.onEvict = nil
 		if next := b.runPass("m2"); next != maxRecheck {
-			t.Errorf("it comes back after %s, want %s", next, maxRecheck)
+			t.Errorf("the pass is requeued after %s, want %s", next, maxRecheck)
 		}
 	}
 	b.runPass("m1")
@@ -181,15 +182,15 @@ func TestAPassThatMayMakeNoCallComesBackLater(t *testing.T) {
 	b.expectEvictions("c")
 }
 
-// Rule hanging-evictions-isolated: a notice of half a minute is not spent on one webhook.
-func TestHowLongACallMayTake(t *testing.T) {
+// Rule hanging-evictions-isolated: a single webhook must not use up a notice of half a minute.
+func TestTimeLimitOfACall(t *testing.T) {
 	t.Parallel()
 	for left, want := range map[time.Duration]time.Duration{
 		2 * time.Hour: callTimeout, 2 * time.Minute: 30 * time.Second, 24 * time.Second: 6 * time.Second,
 		time.Second: slowCall, -time.Hour: slowCall,
 	} {
 		if got := (Request{Deadline: noon.Add(left)}).patience(noon); got != want {
-			t.Errorf("with %s left: %s, want %s", left, got, want)
+			t.Errorf("%s before the deadline: %s, want %s", left, got, want)
 		}
 	}
 	if got := (Request{}).patience(noon); got != callTimeout {

@@ -31,13 +31,13 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// patience bounds failing tests only: a passing one goes on with the event it waits for.
+// patience limits how long a failing test waits. A passing test continues with the event for which it waits.
 const patience = 2 * time.Minute
 
-// ignoresDeletion is a label on pods that the tests' kubelet does not remove by itself.
+// ignoresDeletion is a label on pods that the tests' kubelet does not remove.
 const ignoresDeletion = "test/kept"
 
-// shared is the control plane of the tests that need one. The others do not wait for it.
+// shared is the control plane of the tests that need one. It is started by the first of them.
 var shared struct {
 	once sync.Once
 	cp   *controlplane.ControlPlane
@@ -70,7 +70,7 @@ func newCluster(t *testing.T) *cluster {
 	shared.once.Do(func() {
 		shared.cp, shared.err = controlplane.Start(context.Background(), controlplane.Options{
 			WithControllerManager: true,
-			// These would find fault with nodes without a kubelet, or do the work of a drain.
+			// These controllers would act on nodes without a kubelet, or do the work of a drain.
 			ExtraControllerManagerArgs: []string{"--controllers=-daemonset-controller,-garbage-collector-controller," +
 				"-node-lifecycle-controller,-taint-eviction-controller"},
 		})
@@ -108,7 +108,7 @@ func (c *cluster) remove(o client.Object) {
 	}
 }
 
-// node makes a Node whose name is the test's own.
+// node creates a Node whose name is unique to the test.
 func (c *cluster) node(name string) *corev1.Node {
 	c.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.namespace + "-" + name}}
@@ -116,7 +116,7 @@ func (c *cluster) node(name string) *corev1.Node {
 	return n
 }
 
-// pod makes a pod that runs on a node and is ready.
+// pod creates a pod that runs on a node and is ready.
 func (c *cluster) pod(node *corev1.Node, name string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	c.Helper()
 	p := &corev1.Pod{
@@ -134,7 +134,7 @@ func (c *cluster) pod(node *corev1.Node, name string, edits ...func(*corev1.Pod)
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	if err := c.Status().Patch(context.Background(), p, client.MergeFrom(before)); err != nil {
-		c.Fatalf("make pod %s run: %v", name, err)
+		c.Fatalf("set the status of pod %s: %v", name, err)
 	}
 	return p
 }
@@ -145,7 +145,7 @@ func withGrace(seconds int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
 }
 
-// budget makes a PodDisruptionBudget for all pods of the namespace and waits until it refuses, or allows, evictions.
+// budget creates a PodDisruptionBudget for all pods of the namespace, and waits until it refuses or allows evictions.
 func (c *cluster) budget(name string, edit func(*policyv1.PodDisruptionBudget),
 	allows bool) *policyv1.PodDisruptionBudget {
 	c.Helper()
@@ -169,7 +169,7 @@ func (c *cluster) budget(name string, edit func(*policyv1.PodDisruptionBudget),
 	return b
 }
 
-// podNow returns a pod as it is, nil if it is gone.
+// podNow returns the current pod, or nil if it is gone.
 func (c *cluster) podNow(p *corev1.Pod) *corev1.Pod {
 	c.Helper()
 	var now corev1.Pod
@@ -183,7 +183,7 @@ func (c *cluster) podNow(p *corev1.Pod) *corev1.Pod {
 	return &now
 }
 
-// startKubelet removes terminating pods of the namespace, unless they are held.
+// startKubelet removes terminating pods of the namespace, except those with the label ignoresDeletion.
 func (c *cluster) startKubelet() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -209,7 +209,7 @@ func (c *cluster) startKubelet() {
 	})
 }
 
-// await reads a list of the test's namespace again at each event until done reports it.
+// await reads a list of the test's namespace again after each event until done returns true.
 func await[L client.ObjectList](c *cluster, what string, list L, done func(L) (bool, string)) {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -229,12 +229,12 @@ func await[L client.ObjectList](c *cluster, what string, list L, done func(L) (b
 			return
 		}
 		if _, open := <-events.ResultChan(); !open {
-			c.Fatalf("waited in vain for %s: %s", what, state)
+			c.Fatalf("timed out waiting for %s: %s", what, state)
 		}
 	}
 }
 
-// reconciler stands for the Machine reconciler: it asks for its machines' drains whenever it is triggered.
+// reconciler replaces the Machine reconciler: it calls Drain for its machines whenever they are triggered.
 type reconciler struct {
 	*cluster
 	*drain.Controller
@@ -246,7 +246,7 @@ type reconciler struct {
 	changed  chan struct{} // closed and replaced with each pass
 }
 
-// startDrains runs the drain controller, and a reconciler that it triggers, for the time of the test.
+// startDrains runs the drain controller, and a reconciler that it triggers, until the test ends.
 func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *reconciler {
 	c.Helper()
 	yes := true
@@ -296,13 +296,13 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 	c.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			c.Errorf("the manager ended with: %v", err)
+			c.Errorf("the manager failed: %v", err)
 		}
 	})
 	return r
 }
 
-// ask asks for the drain of a node with a deadline, as a Machine that is being deleted would.
+// ask requests the drain of a node with a deadline, as for a Machine that is being deleted.
 func (r *reconciler) ask(node *corev1.Node, length time.Duration, edits ...func(*drain.Request)) types.NamespacedName {
 	now := time.Now()
 	request := drain.Request{
@@ -350,7 +350,7 @@ func (r *reconciler) await(what string, done func(map[types.NamespacedName]drain
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			r.Fatalf("waited in vain for %s: %.2000s", what, state)
+			r.Fatalf("timed out waiting for %s: %.2000s", what, state)
 		}
 	}
 }
@@ -368,7 +368,7 @@ func (r *reconciler) awaitOne(machine types.NamespacedName, what string,
 
 func isDone(o drain.Outcome) bool { return o.Done }
 
-// meta makes the metadata of an object of the test's namespace.
+// meta returns the metadata of an object in the test's namespace.
 func (c *cluster) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: c.namespace, Name: name}
 }

@@ -24,72 +24,76 @@ import (
 )
 
 const (
-	// DefaultWorkers is how many drains are checked at the same time.
+	// DefaultWorkers is the default of Options.Workers.
 	DefaultWorkers = 32
 
-	// DefaultConcurrentEvictions is how many drains send evictions at the same time.
+	// DefaultConcurrentEvictions is the default limit of Options.Evictions.
 	DefaultConcurrentEvictions = 16
 
-	// inlineTimeout bounds the look that the caller of Drain or VolumesDetached waits for.
+	// inlineTimeout is the time limit of the check for which the caller of Drain or VolumesDetached waits.
 	inlineTimeout = 5 * time.Second
 
-	// passTimeout bounds one pass of a worker. It is far more than a pass takes: the sending of evictions ends after
-	// sendTime and one more.
+	// passTimeout is the time limit of one pass of a worker. A pass takes far less: it stops sending evictions after
+	// sendTime, and then waits for at most one more.
 	passTimeout = 2 * time.Minute
 
-	// firstRetry and maxRetry bound the time between two passes that fail since the API server does not answer.
+	// firstRetry and maxRetry are the shortest and the longest time between two passes while the API server does not
+	// answer.
 	firstRetry = time.Second
 	maxRetry   = 30 * time.Second
 )
 
-// Options of a Controller.
+// Options configures a Controller.
 type Options struct {
-	// Target reads and writes the target cluster, without a cache.
+	// Target reads and writes the target cluster without a cache.
 	Target client.Client
 
-	// Evict sends evictions, see EvictWith. By default they go through Target, whose own waits for the API server then
-	// hold a worker.
+	// Evict sends evictions, see EvictWith. By default they are sent through Target. A worker is then blocked while the
+	// client of Target waits for the API server.
 	Evict EvictFunc
 
-	// BudgetReader reads the PodDisruptionBudgets of a namespace, to name those that refuse an eviction, by default
-	// through Target. It may be a cache.
+	// BudgetReader reads the PodDisruptionBudgets of a namespace, to name those that refuse an eviction. It may be a
+	// cache. By default it is Target.
 	BudgetReader client.Reader
 
-	// Clock tells the time, by default the system's.
+	// Clock is the clock. By default it is the system's clock.
 	Clock clock.PassiveClock
 
-	// Workers is how many drains are checked at the same time, by default DefaultWorkers. There are always half as many
-	// again as Evictions has places, so that evictions that hang leave workers to others.
+	// Workers is the number of drains that are checked concurrently. By default it is DefaultWorkers. It is always at
+	// least 1.5 times the limit of Evictions, so that evictions that hang leave workers for other drains.
 	Workers int
 
-	// Evictions bounds how many drains send evictions at the same time, by default to DefaultConcurrentEvictions. A drain
-	// sends them one after the other, so that this is also the number of evictions in flight. Those that hang do not
+	// Evictions limits how many drains send evictions concurrently, by default to DefaultConcurrentEvictions. A drain
+	// sends one eviction at a time, so this also limits the number of evictions in flight. Evictions that hang do not
 	// count.
 	Evictions *queueing.Slots
 
-	// Signals are how a Node shows that its instance is about to be removed. Default interruption.Known.
+	// Signals recognizes Nodes whose instance is about to be removed. By default it is interruption.Known.
 	Signals interruption.Signals
 
-	// Metrics is where the metrics are registered, by default nowhere.
+	// Metrics is where the metrics are registered. By default they are not registered.
 	Metrics prometheus.Registerer
 
-	// Epoch changes when the target cluster becomes unreachable and when it comes back. While a request is of another
-	// epoch nothing is done for it but to trigger its machine: the target cluster cannot be reached, or times were
-	// reckoned before an outage that must be left out. By default there is one epoch, 0.
+	// Epoch returns a number that changes when the target cluster becomes unreachable and when it becomes reachable again.
+	// By default it is always 0.
+	//
+	// The workers do not process a request of another epoch. They only trigger its machine, because the target cluster is
+	// unreachable, or because the times in the request do not exclude an outage yet.
 	Epoch func() uint64
 }
 
-// Controller drains Nodes and waits for their volumes, for the Machine reconciler.
+// Controller drains Nodes and waits for their volumes, on behalf of the Machine reconciler.
 //
-// Who has asked for a drain says when it is no longer wanted (the machine is paused or gone, or an update in place is
-// over): until Forget, the workers go on. The memory may be lost at any time. It starts no goroutine of its own, and
-// what it asks of the API and in which order follows from its calls, the answers and the clock alone.
+// The workers continue with a drain until it is done or the caller calls Forget. The caller does so when the machine is
+// paused or deleted, or when an update in place is complete. The controller's memory may be lost at any time. The
+// controller starts no goroutines, and its API calls and their order depend only on its calls, the answers and the
+// clock.
 type Controller struct {
 	options        Options
 	metrics        metrics
 	work, triggers queueing.Trigger
 
-	// What follows is all that a Controller knows and the API does not. Losing it costs nothing but a few calls.
+	// The following fields are all that a Controller knows and the API does not. Losing them only costs a few calls.
 	drainStates drainStates
 	rejections  rejections
 	attachments attachments
@@ -98,7 +102,7 @@ type Controller struct {
 	evictions   *queueing.Slots
 }
 
-// New returns a controller that does nothing until Register and Drain.
+// New returns a controller that does nothing until Register and Drain are called.
 func New(o Options) *Controller {
 	if o.Evict == nil {
 		o.Evict = evictThrough(o.Target)
@@ -133,8 +137,8 @@ func New(o Options) *Controller {
 	}
 }
 
-// Register adds the controller with its own workers to a manager. Without events of the target cluster, a
-// PodDisruptionBudget that allows evictions again is noticed within a minute instead of at once.
+// Register adds the controller with its own workers to a manager. Without events of the target cluster, the controller
+// notices within a minute, instead of at once, that a PodDisruptionBudget allows evictions again.
 func (c *Controller) Register(mgr manager.Manager, events wiring.TargetEvents) error {
 	if c.options.Metrics != nil {
 		if err := c.metrics.register(c.options.Metrics); err != nil {
@@ -144,8 +148,8 @@ func (c *Controller) Register(mgr manager.Manager, events wiring.TargetEvents) e
 	return c.Wiring().Add(mgr, events)
 }
 
-// Wiring is the one table of what triggers a drain: who asks for one, its own times, and a PodDisruptionBudget that
-// changes.
+// Wiring returns what triggers a drain: requests, the times that the drain itself schedules, and changed
+// PodDisruptionBudgets.
 func (c *Controller) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: "drain", Reconciler: c, Concurrency: c.options.Workers,
@@ -156,21 +160,22 @@ func (c *Controller) Wiring() wiring.Controller {
 	}
 }
 
-// Triggers is a source for the controller of Machines: a machine whenever there is something new to report of it.
+// Triggers returns a source for the Machine controller. It yields a machine when there is something new to report about
+// it.
 func (c *Controller) Triggers() source.Source { return c.triggers.Source() }
 
-// Drain reports where the drain of a machine's Node stands, and makes sure that it is being worked on. Its first call
-// checks the Node at once, so that one without pods to evict is done in the same pass; later ones report what the
-// workers have found. Errors of the target cluster are part of the outcome: the workers try again.
+// Drain reports the progress of the drain of a machine's Node, and lets the workers continue it. The first call checks
+// the Node at once, so that a node without pods to evict is done in the same reconciliation. Later calls report what
+// the workers have found. Errors of the target cluster are part of the outcome; the workers retry.
 func (c *Controller) Drain(ctx context.Context, request Request) Outcome {
 	r, first, changed := c.drainStates.admitDrain(request)
-	if why := request.needless(); why != "" {
+	if why := request.skipReason(); why != "" {
 		c.finish(r, request, v1beta1.ReasonSkipped, why)
 	} else if first && r.busy.TryLock() {
 		defer r.busy.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, inlineTimeout)
 		defer cancel()
-		c.firstRecheck(ctx, r, request)
+		c.checkInline(ctx, r, request)
 	}
 	outcome := c.drainStates.drainOutcomeOf(r)
 	if !outcome.Done && (first || changed) {
@@ -180,18 +185,18 @@ func (c *Controller) Drain(ctx context.Context, request Request) Outcome {
 }
 
 // VolumesDetached reports whether the volumes of a drained Node are detached, or need not be waited for any longer, and
-// makes sure that they are being checked. Like Drain, it checks once when it is called for the first time.
+// lets the workers check them. Like Drain, its first call checks the volumes at once.
 func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest) Outcome {
 	_, _, waiting := c.drainStates.task(request.Machine)
 	renewed := waiting != nil && waiting.Epoch != request.Epoch
 	r, first := c.drainStates.admitVolumes(request)
-	if why := request.needless(); why != "" {
+	if why := request.skipReason(); why != "" {
 		c.drainStates.setVolumesOutcome(r, Outcome{Done: true, Reason: v1beta1.ReasonSkipped, Message: why})
 	} else if first && r.busy.TryLock() {
 		defer r.busy.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, inlineTimeout)
 		defer cancel()
-		c.firstVolumes(ctx, r, request)
+		c.checkVolumesInline(ctx, r, request)
 	}
 	outcome := c.drainStates.volumesOutcomeOf(r)
 	if !outcome.Done && (first || renewed) {
@@ -200,29 +205,29 @@ func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest
 	return outcome
 }
 
-// Forget ends all work for a machine. What was sent stays sent.
+// Forget ends all work for a machine. Evictions that were sent cannot be undone.
 func (c *Controller) Forget(machine types.NamespacedName) {
 	c.drainStates.forget(machine)
 	c.rejections.set(machine, nil, c.options.Clock.Now())
 	c.evictions.Withdraw(machine)
 }
 
-// Reconcile makes one pass for a machine: of its drain, or of the wait for its volumes.
+// Reconcile makes one pass for a machine: over its drain, or over the wait for its volumes.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	r, drain, volumes := c.drainStates.task(request.NamespacedName)
 	if drain == nil && volumes == nil {
-		// Whoever was forgotten while it asked for a place must not keep others from it.
+		// A machine that was forgotten while it waited for a slot must not keep others from it.
 		c.evictions.Withdraw(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if c.outdated(drain, volumes) {
 		c.evictions.Withdraw(request.NamespacedName)
 		c.triggers.Enqueue(request.NamespacedName)
-		return reconcile.Result{}, nil // The machine asks again.
+		return reconcile.Result{}, nil // The machine sends another request.
 	}
 	if !r.busy.TryLock() {
-		// The caller of Drain is looking just now.
-		return reconcile.Result{RequeueAfter: firstRecheck}, nil
+		// The caller of Drain is checking the node at the moment.
+		return reconcile.Result{RequeueAfter: minRecheck}, nil
 	}
 	defer r.busy.Unlock()
 	if drain != nil {
@@ -237,20 +242,20 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: next}, err
 }
 
-// outdated reports whether the one of the requests that there is comes from another epoch.
+// outdated reports whether the request, of which one is nil, comes from another epoch.
 func (c *Controller) outdated(drain *Request, volumes *VolumesRequest) bool {
 	epoch := c.options.Epoch()
 	return drain != nil && drain.Epoch != epoch || volumes != nil && volumes.Epoch != epoch
 }
 
-// notifyIfChanged triggers the machine when there is something to write down that its last pass has not seen.
+// notifyIfChanged triggers the machine if the outcome contains something that its last reconciliation did not see.
 func (c *Controller) notifyIfChanged(request reconcile.Request, before, after Outcome) {
-	if !before.looksLike(after) {
+	if !before.sameReport(after) {
 		c.triggers.Enqueue(request.NamespacedName)
 	}
 }
 
-// onBudgets triggers the drains that wait for a PodDisruptionBudget that has changed.
+// onBudgets returns a handler that triggers the drains that wait for a PodDisruptionBudget which has changed.
 func (c *Controller) onBudgets() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	changed := func(o client.Object) {
@@ -267,7 +272,7 @@ func (c *Controller) onBudgets() handler.EventHandler {
 	}
 }
 
-// budgetChanged tries as many of the pods that the budget held up as it now allows to be disrupted.
+// budgetChanged retries the pods that the budget blocks, at most as many as it now allows to be disrupted.
 func (c *Controller) budgetChanged(budget *policyv1.PodDisruptionBudget) {
 	if budget.Status.ObservedGeneration < budget.Generation || budget.Status.DisruptionsAllowed <= 0 {
 		return
@@ -276,8 +281,8 @@ func (c *Controller) budgetChanged(budget *policyv1.PodDisruptionBudget) {
 }
 
 func (c *Controller) retry(budget types.NamespacedName, n int) {
-	for _, pod := range c.rejections.longest(budget, n) {
-		c.drainStates.notify(pod.machine, pod.pod)
+	for _, pod := range c.rejections.longestBlocked(budget, n) {
+		c.drainStates.markForRetry(pod.machine, pod.pod)
 		c.work.Enqueue(pod.machine)
 	}
 }

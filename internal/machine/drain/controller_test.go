@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestAnEmptyNodeIsDoneInTheFirstCall(t *testing.T) {
+func TestEmptyNodeIsDoneInTheFirstCall(t *testing.T) {
 	b := newBench(t, aNode("m1"),
 		on("m1", aPod("a/static", mirror)), on("m1", aPod("a/job", inPhase(corev1.PodSucceeded))), on("other", aPod("a/web")))
 	o := b.drain("m1")
@@ -24,19 +24,19 @@ func TestAnEmptyNodeIsDoneInTheFirstCall(t *testing.T) {
 		t.Errorf("the last pod was gone at %s, want %s", o.LastPodGone, noon)
 	}
 	if b.reads != 1 {
-		t.Errorf("it took %d reads, want 1", b.reads)
+		t.Errorf("the drain took %d reads, want 1", b.reads)
 	}
 	volumes := b.VolumesDetached(context.Background(), volumesRequest("m1", o.LastPodGone))
-	b.expectOutcome(volumes, true, v1beta1.ReasonVolumesDetached, "No volume that matters is attached.")
+	b.expectOutcome(volumes, true, v1beta1.ReasonVolumesDetached, "No volume that another node may need is attached.")
 	if b.reads != 2 {
-		t.Errorf("with its volumes it took %d reads, want 2", b.reads)
+		t.Errorf("the drain and the wait for volumes took %d reads, want 2", b.reads)
 	}
 	if work, triggers := b.work.take(), b.triggers.take(); work != nil || triggers != nil {
 		t.Errorf("work for %v and triggers of %v, want none", work, triggers)
 	}
 }
 
-func TestPodsAreEvictedByTheWorkersInTurn(t *testing.T) {
+func TestWorkersEvictPodsInTurn(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")), on("m1", aPod("a/db")),
 		on("m1", aPod("a/dns", withPriority(2_000_000_000))))
 	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
@@ -56,7 +56,7 @@ func TestPodsAreEvictedByTheWorkersInTurn(t *testing.T) {
 	b.expectEvictions("dns")
 	b.pass(time.Second)
 	if next := b.runPass("m1"); next != 0 {
-		t.Errorf("a drain that is done wants to come back after %s", next)
+		t.Errorf("a completed drain is requeued after %s", next)
 	}
 	if got := fmt.Sprint(b.triggers.take()); got != "[m1]" {
 		t.Errorf("triggers of %s, want [m1]", got)
@@ -71,8 +71,8 @@ func TestPodsAreEvictedByTheWorkersInTurn(t *testing.T) {
 	}
 }
 
-// TestPodsOfAnotherNodeOfTheNameAreSafe protects a Node that took over the name of the one to be drained.
-func TestPodsOfAnotherNodeOfTheNameAreSafe(t *testing.T) {
+// The name of a Node that is to be drained may belong to another Node now, or to none.
+func TestPodsOfAnotherNodeWithTheSameNameAreNotEvicted(t *testing.T) {
 	for name, node := range map[string]*corev1.Node{
 		"another": {ObjectMeta: metav1.ObjectMeta{Name: "m1", UID: "another"}},
 		"none":    aNode("m2"),
@@ -82,20 +82,20 @@ func TestPodsOfAnotherNodeOfTheNameAreSafe(t *testing.T) {
 			b.drain("m1")
 			b.runPass("m1")
 			b.expectEvictions()
-			b.expectOutcome(b.drain("m1"), true, v1beta1.ReasonSkipped, "The Node is gone.")
+			b.expectOutcome(b.drain("m1"), true, v1beta1.ReasonSkipped, "The Node no longer exists.")
 		})
 	}
 }
 
-// Rule interruption-drains-at-once. A view that is late takes a notice for present that was taken back: the little
-// time that it left is no reason to end pods early.
-func TestANoticeIsReadAgainBeforePodsEndForIt(t *testing.T) {
+// Rule interruption-drains-at-once. The caller's cache may still show a notice that was withdrawn. Pods must not end
+// early because of it.
+func TestNodeIsReadAgainBeforePodsAreEvictedForANotice(t *testing.T) {
 	for name, test := range map[string]struct {
 		taints []corev1.Taint
 		want   []string
 	}{
-		"taken back": {},
-		"shown":      {[]corev1.Taint{{Key: "aws-node-termination-handler/spot-itn"}}, []string{"web"}},
+		"withdrawn": {},
+		"present":   {[]corev1.Taint{{Key: "aws-node-termination-handler/spot-itn"}}, []string{"web"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := aNode("m1")
@@ -105,14 +105,14 @@ func TestANoticeIsReadAgainBeforePodsEndForIt(t *testing.T) {
 			announced.Announced, announced.Deadline = true, at(10*time.Second)
 			b.Drain(context.Background(), announced)
 			if next := b.runPass("m1"); len(test.want) == 0 && next != maxRecheck {
-				t.Errorf("it is reconciled again after %s, want %s", next, maxRecheck)
+				t.Errorf("the machine is requeued after %s, want %s", next, maxRecheck)
 			}
 			b.expectEvictions(test.want...)
 		})
 	}
 }
 
-func TestAPodThatHasGoneMeanwhileIsNoFailure(t *testing.T) {
+func TestEvictionOfADeletedPodIsNotAFailure(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.refuse["web"] = apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")
 	b.drain("m1")
@@ -122,7 +122,7 @@ func TestAPodThatHasGoneMeanwhileIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestAChangedRequestIsLookedAtAgain(t *testing.T) {
+func TestChangedRequestIsCheckedAgain(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	wanted := request("m1")
 	for i, test := range []struct {
@@ -141,12 +141,12 @@ func TestAChangedRequestIsLookedAtAgain(t *testing.T) {
 		test.change()
 		b.Drain(context.Background(), wanted)
 		if again := b.work.take() != nil; again != test.again {
-			t.Errorf("%d: reconciled again: %t, want %t", i, again, test.again)
+			t.Errorf("%d: checked again: %t, want %t", i, again, test.again)
 		}
 	}
 }
 
-func TestALaterDrainOfAMachineIsAnother(t *testing.T) {
+func TestLaterDrainOfAMachineIsANewDrain(t *testing.T) {
 	b := newBench(t, aNode("m1"))
 	b.expectOutcome(b.drain("m1"), true, v1beta1.ReasonDrained, "No pod is left to evict.")
 	if err := b.target.Create(context.Background(), on("m1", aPod("a/web"))); err != nil {
@@ -159,17 +159,17 @@ func TestALaterDrainOfAMachineIsAnother(t *testing.T) {
 	b.expectOutcome(b.Drain(context.Background(), later), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
 }
 
-// TestThereIsAlwaysAReason protects the machine's conditions, which the API server refuses without one: also where a
-// worker is busy with the machine when it is asked for.
-func TestThereIsAlwaysAReason(t *testing.T) {
+// The API server refuses conditions without a reason. There must be one even if a worker processes the machine at the
+// moment.
+func TestOutcomeAlwaysHasAReason(t *testing.T) {
 	b := newBench(t, aNode("m1"))
 	r, _ := b.drainStates.admitVolumes(volumesRequest("m1", noon))
 	r.busy.Lock()
 	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
 	r.volumes = nil
 	b.expectOutcome(b.VolumesDetached(context.Background(), volumesRequest("m1", noon)), false,
-		v1beta1.ReasonWaitingForVolumeDetach, "Finding out what is attached to node m1.")
-	if next := b.runPass("m1"); next != firstRecheck {
-		t.Errorf("a worker that finds another one there comes back after %s", next)
+		v1beta1.ReasonWaitingForVolumeDetach, "Checking which volumes are attached to node m1.")
+	if next := b.runPass("m1"); next != minRecheck {
+		t.Errorf("a worker that finds the machine busy is requeued after %s", next)
 	}
 }

@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	// labelValue marks the label that takes a Node out of load balancers as ours. They check its presence only.
+	// labelValue is the value with which we set the label that excludes a Node from load balancers. Load balancers only
+	// check that the label exists.
 	labelValue = "machinist"
 )
 
-// Cordon keeps new pods and load balancers away from a Node, in one patch, none if it is so already. It returns the
-// Node as it is then and does not change the one given, which must have its UID: a Node of the same name that took its
-// place is not touched, that is a conflict.
+// Cordon keeps new pods and load balancers away from a Node. It sends one patch, or none if the Node is cordoned
+// already. It returns the patched Node and does not modify its argument. The argument must have its UID: if another
+// Node has taken the name, Cordon returns a conflict and does not change that Node.
 //
-// Kubernetes' node lifecycle controller answers to an unschedulable Node with a taint, for which it reads and patches
-// the Node once more. With the taint in the same patch there is nothing left to do; if the Node has changed
-// meanwhile, it is left to that controller.
+// The node lifecycle controller of Kubernetes adds a taint to an unschedulable Node, for which it reads and patches the
+// Node again. Cordon sets the taint in the same patch, so that this controller has nothing left to do. If the Node has
+// changed in the meantime, Cordon leaves the taint to that controller.
 func Cordon(ctx context.Context, target client.Client, node *corev1.Node) (*corev1.Node, error) {
 	patch := nodePatch{}
 	if _, labelled := node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers]; !labelled {
@@ -48,15 +49,16 @@ func Cordon(ctx context.Context, target client.Client, node *corev1.Node) (*core
 	return cordoned, err
 }
 
-// Cordoned reports whether there is anything for Uncordon to take back.
+// Cordoned reports whether there is anything that Uncordon would undo.
 func Cordoned(node *corev1.Node) bool {
 	_, cordoned := node.Annotations[v1beta1.NodeAnnotationCordoned]
 	return cordoned || node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers] == labelValue
 }
 
-// Uncordon takes back what Cordon did, in one patch, none if there is nothing to take back. What others did is left:
-// a Node that was cordoned before stays so, and so does the label of another. The annotations taken off with it are
-// what nobody must act upon any more once pods come back. It is a conflict if the Node has changed meanwhile.
+// Uncordon undoes what Cordon did. It sends one patch, or none if there is nothing to undo. It keeps what other clients
+// did: a Node that was cordoned before stays cordoned, and a label that another client set remains. The same patch
+// removes the given annotations, on which no agent must act any more when pods return. Uncordon returns a conflict if
+// the Node has changed in the meantime.
 func Uncordon(ctx context.Context, target client.Client, node *corev1.Node,
 	annotations ...string) (*corev1.Node, error) {
 	patch := nodePatch{}
@@ -75,15 +77,15 @@ func Uncordon(ctx context.Context, target client.Client, node *corev1.Node,
 	return patch.apply(ctx, target, node, "uncordon")
 }
 
-// withoutUnschedulable returns the taints but for those that say what spec.unschedulable says.
+// withoutUnschedulable returns the taints without those that duplicate spec.unschedulable.
 func withoutUnschedulable(taints []corev1.Taint) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeUnschedulable
 	})
 }
 
-// nodePatch is a JSON merge patch. Unless it replaces the list of taints it needs no resource version, and would only
-// lose races with the kubelet's heartbeats if it had one.
+// nodePatch is a JSON merge patch. It has a resource version only if it replaces the list of taints. In all other cases
+// a resource version would only cause conflicts with the kubelet's heartbeats.
 type nodePatch struct {
 	Metadata struct {
 		UID             types.UID      `json:"uid"`
@@ -98,9 +100,9 @@ func (p *nodePatch) label(value any) {
 	p.Metadata.Labels = map[string]any{v1beta1.NodeLabelExcludeFromLoadBalancers: value}
 }
 
-func (p *nodePatch) unschedulable(value bool, ours any) {
+func (p *nodePatch) unschedulable(value bool, annotation any) {
 	p.Spec = map[string]any{"unschedulable": value}
-	p.annotate(v1beta1.NodeAnnotationCordoned, ours)
+	p.annotate(v1beta1.NodeAnnotationCordoned, annotation)
 }
 
 func (p *nodePatch) taints(node *corev1.Node, taints []corev1.Taint) {
@@ -122,7 +124,7 @@ func (p *nodePatch) apply(ctx context.Context, target client.Client, node *corev
 		return node, nil
 	}
 	if node.UID == "" {
-		return nil, fmt.Errorf("%s node %q: it has no UID", verb, node.Name)
+		return nil, fmt.Errorf("%s node %q: the Node has no UID", verb, node.Name)
 	}
 	p.Metadata.UID = node.UID
 	data, err := json.Marshal(p)
@@ -139,8 +141,8 @@ func (p *nodePatch) apply(ctx context.Context, target client.Client, node *corev
 	return patched, nil
 }
 
-// changesUID shows whether a patch was refused since the object has another UID, which the API server takes for an
-// attempt to change it.
+// changesUID reports whether the API server refused a patch because the object has another UID. The API server
+// considers such a patch an attempt to change the UID.
 func changesUID(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {

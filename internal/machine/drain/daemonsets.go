@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// daemonSetMemory is how long a DaemonSet that was found is taken to exist. One that has gone in the meantime has its
-// pods collected as garbage anyway, unless somebody orphaned them on purpose.
+// daemonSetMemory is how long a DaemonSet that was found is assumed to exist. If it is deleted in the meantime, the
+// garbage collector deletes its pods anyway, unless a client orphaned them on purpose.
 const daemonSetMemory = time.Minute
 
-// daemonSets tells pods that a DaemonSet would put back from those whose DaemonSet is gone. All nodes run pods of the
-// same few, so that they are asked for once a minute, not once a node.
+// daemonSets distinguishes pods that a DaemonSet would create again from pods whose DaemonSet no longer exists. All
+// nodes run pods of the same few DaemonSets, so each DaemonSet is read once a minute, not once per node.
 type daemonSets struct {
 	target client.Reader
 	clock  clock.PassiveClock
@@ -30,13 +30,13 @@ type daemonSets struct {
 	found map[types.UID]time.Time
 }
 
-// orphaned returns the UIDs of those DaemonSets of the pods that no longer exist.
+// orphaned returns the UIDs of the pods' DaemonSets that no longer exist.
 func (d *daemonSets) orphaned(ctx context.Context, pods []corev1.Pod) (map[types.UID]bool, error) {
 	var orphaned map[types.UID]bool
 	for i := range pods {
 		pod := &pods[i]
 		owner := daemonSetOf(pod)
-		// Of the DaemonSets of others we know nothing but that they behave alike.
+		// DaemonSets of other API groups are assumed to exist: we only know that they behave like those of Kubernetes.
 		if owner == nil || !strings.HasPrefix(owner.APIVersion, "apps/") || orphaned[owner.UID] || d.known(owner.UID) {
 			continue
 		}

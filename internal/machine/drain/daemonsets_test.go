@@ -7,13 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestDaemonSetsAreAskedForOnceAMinute(t *testing.T) {
+func TestDaemonSetsAreReadOnceAMinute(t *testing.T) {
 	agents := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}}
 	agents.Namespace, agents.Name, agents.UID = "a", "agents", "agents"
 	b := newBench(t, agents, aNode("m1"),
 		on("m1", aPod("a/agent-1", ofDaemonSet("agents"))), on("m2", aPod("a/agent-2", ofDaemonSet("agents"))),
 		on("m3", aPod("a/old-3", ofDaemonSet("gone"))),
-		on("m4", aPod("a/agent-4", ownedBy("other/v1", "DaemonSet", "theirs"))))
+		on("m4", aPod("a/agent-4", ownedBy("other/v1", "DaemonSet", "others"))))
 	reads := func(machine string) int {
 		b.reads = 0
 		if !b.drain(machine).Done {
@@ -33,6 +33,6 @@ func TestDaemonSetsAreAskedForOnceAMinute(t *testing.T) {
 		}
 	}
 	if b.drain("m3").Done {
-		t.Error("the pod of a DaemonSet that is gone is not evicted")
+		t.Error("the pod of a deleted DaemonSet is not evicted")
 	}
 }

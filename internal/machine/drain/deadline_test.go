@@ -8,11 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestBudgetsHoldUntilTheirMomentAndNoLonger protects both sides of a pod's moment, for random drains: a second
-// before it the pod is evicted, from it on it is deleted, with what is left of its grace.
+// TestPodsAreEvictedThenDeleted checks random drains on both sides of the time from which a pod is deleted. Before it,
+// the pod is evicted. From then on, it is deleted with what is left of its grace period.
 //
 // Rule: budgets-hold-until-deadline.
-func TestBudgetsHoldUntilTheirMomentAndNoLonger(t *testing.T) {
+func TestPodsAreEvictedThenDeleted(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		length := time.Duration(r.Int64N(4*3600)) * time.Second
@@ -23,7 +23,7 @@ func TestBudgetsHoldUntilTheirMomentAndNoLonger(t *testing.T) {
 		in := Input{
 			Pods:  []corev1.Pod{aPod("a/web", withGrace(asked))},
 			Start: noon, Deadline: noon.Add(length), NodeReachable: true,
-			// Often near the moment, sometimes anywhere.
+			// Often close to that time, sometimes anywhere.
 			Now: noon.Add(length - time.Duration(asked)*time.Second + time.Duration(r.Int64N(5)-2)*time.Second),
 		}
 		switch r.IntN(3) {
@@ -34,16 +34,16 @@ func TestBudgetsHoldUntilTheirMomentAndNoLonger(t *testing.T) {
 		}
 		step := Plan(in).Steps[0]
 
-		// The rule in seconds.
+		// The rule, in seconds.
 		left, used := in.Deadline.Sub(in.Now).Seconds(), max(float64(asked), 1)
 		if left > min(used, length.Seconds()/2) {
 			if step.Action != Evict {
-				t.Errorf("drain of %s, grace %d s, %v s left: %s, want it evicted", length, asked, left, step.Action)
+				t.Errorf("drain of %s, grace period %d s, %v s left: %s, want an eviction", length, asked, left, step.Action)
 			}
 			continue
 		}
 		if want := max(int64(min(used, left)), 1); step.Action != Delete || step.Grace != want {
-			t.Errorf("drain of %s, grace %d s, %v s left: %s with %d s, want it deleted with %d", length, asked, left,
+			t.Errorf("drain of %s, grace period %d s, %v s left: %s with %d s, want a deletion with %d s", length, asked, left,
 				step.Action, step.Grace, want)
 		}
 	}

@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// simulation runs a controller without a goroutine: what it is to check goes into an agenda of its own.
+// simulation runs a controller without goroutines. Its agenda contains the machines to process next.
 type simulation struct {
 	*bench
 	agenda  []types.NamespacedName
-	history []string // calls, triggers and work in their order
+	history []string // calls, triggers and work in order
 }
 
-// simulate makes a world in which budgets refuse, one drain is forced, DaemonSets are gone and volumes are attached.
+// simulate creates a simulation in which budgets refuse evictions, DaemonSets do not exist and volumes are attached.
 func simulate(t *testing.T) *simulation {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},
@@ -90,7 +90,7 @@ func (s *simulation) options() Options {
 	}
 }
 
-// run makes passes: those that are asked for, then one for each machine, a second apart.
+// run makes the passes on the agenda and then one for each machine, in rounds that are a second apart.
 func (s *simulation) run(rounds int) {
 	s.Helper()
 	pass := func(machine types.NamespacedName) {
@@ -98,7 +98,7 @@ func (s *simulation) run(rounds int) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.history = append(s.history, fmt.Sprintf("%s comes back after %s", machine.Name, result.RequeueAfter))
+		s.history = append(s.history, fmt.Sprintf("%s is requeued after %s", machine.Name, result.RequeueAfter))
 	}
 	for round := range rounds {
 		for n := 0; len(s.agenda) > 0 && n < 50; n++ {
@@ -123,8 +123,8 @@ func (s *simulation) run(rounds int) {
 	}
 }
 
-// TestTheSameInputsMakeTheSameCallsInTheSameOrder protects what a replay of a failure relies on.
-func TestTheSameInputsMakeTheSameCallsInTheSameOrder(t *testing.T) {
+// The replay of a failure relies on this.
+func TestSameInputsResultInTheSameCallsInTheSameOrder(t *testing.T) {
 	first := simulate(t)
 	first.run(8)
 	if len(first.history) < 100 {
@@ -139,7 +139,7 @@ func TestTheSameInputsMakeTheSameCallsInTheSameOrder(t *testing.T) {
 	}
 }
 
-// difference shows where two histories part.
+// difference describes the first difference between two histories.
 func difference(a, b []string) string {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {

@@ -1,13 +1,16 @@
-// Package drain empties a Node before its machine is removed, and waits for its volumes to be detached.
+// Package drain evicts the pods of a Node before its machine is deleted or updated, and waits until the volumes are
+// detached.
 //
-// The decisions are pure: [Plan] tells for every pod of a node what happens to it now and why, [PlanVolumes] whether a
-// volume is still to be waited for. [Controller] gathers what they need from the target cluster, applies what they
-// say and remembers between two checks what only a process can know: what the API server refused and when to ask again.
+// The decisions are pure functions: [Plan] decides for every pod of a node what happens to it now and why, and
+// [PlanVolumes] decides whether to wait for volumes. [Controller] reads their inputs from the target cluster and
+// applies their decisions. Between two checks it remembers only what the API does not store: what the API server
+// refused, and when to try again.
 //
-// The Machine reconciler calls [Controller.Drain] and then [Controller.VolumesDetached] in each of its passes and
-// writes what they report into the machine's conditions. The first call checks once, so that an empty node costs
-// neither a wait nor a write; whatever is left to do is done by the workers of this package, which trigger the
-// machine through [Controller.Triggers] when there is something new to report. Everything but the memory of
-// rejections and of evicted controllers is rebuilt from the API after a restart: the start of the drain is the
-// transition time of the machine's Drained condition.
+// The Machine reconciler calls [Controller.Drain] and then [Controller.VolumesDetached] in each reconciliation, and
+// writes their results into the machine's conditions. The first call checks the Node once, so that an empty node causes
+// neither a wait nor an extra write. The workers of this package do everything else. They trigger the machine through
+// [Controller.Triggers] when there is something new to report.
+//
+// After a restart, everything is rebuilt from the API, except refused evictions and the controllers whose pods were
+// evicted. The start of the drain is the transition time of the machine's Drained condition.
 package drain

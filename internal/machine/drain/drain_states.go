@@ -9,14 +9,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// drainStates is what the controller knows of the machines on their way out.
+// drainStates stores what the controller knows about the machines that it drains.
 type drainStates struct {
 	mu       sync.Mutex
 	machines map[types.NamespacedName]*record
 }
 
-// record is one machine on its way out. Its fields are guarded by memory.mu, except for those in the two passes, which
-// belong to who holds busy.
+// record is what the controller knows about one machine. The fields are guarded by drainStates.mu, except drainPass and
+// volumesPass, which belong to the goroutine that holds busy.
 type record struct {
 	uid  types.UID
 	busy sync.Mutex
@@ -29,29 +29,29 @@ type record struct {
 	volumesOutcome Outcome
 	volumesPass    volumesPass
 
-	// triggered are pods to try again now, since their PodDisruptionBudget has changed.
+	// triggered are pods to try again now, because their PodDisruptionBudget has changed.
 	triggered map[types.UID]bool
 }
 
-// drainPass is what one pass over a node leaves for the next one.
+// drainPass is the state that one pass over a node leaves for the next one.
 type drainPass struct {
-	recheck time.Duration
-	tries   map[types.UID]Try
-	// returning has the pods that come back to the node although it is cordoned.
-	returning returning
-	report    report
-	denials   int // in a row
+	recheck  time.Duration
+	attempts map[types.UID]Attempt
+	// tracker finds pods that return to the node although it is cordoned.
+	tracker successorTracker
+	report  report
+	denials int // consecutive
 }
 
-// volumesPass is what one check a node's volumes leaves for the next one.
+// volumesPass is the state that one check of a node's volumes leaves for the next one.
 type volumesPass struct {
 	recheck time.Duration
-	since   time.Time // what is read must be as new
+	since   time.Time // the minimum freshness of the next read
 	report  report
 }
 
-// admitDrain takes a request to its record. first is true when the drain was not known, changed when it must be looked
-// at again because the request has changed.
+// admitDrain stores a request in its record. first is true if the drain is new. changed is true if the drain must be
+// checked again because the request has changed.
 func (m *drainStates) admitDrain(request Request) (r *record, first, changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,8 +67,8 @@ func (m *drainStates) admitDrain(request Request) (r *record, first, changed boo
 	return r, first, changed
 }
 
-// supersededBy shows whether the request is for another drain than the one recorded: of another node, or one that began
-// after this one was done, as happens when a machine is updated in place twice.
+// supersededBy reports whether the request is for another drain than the recorded one. That is a drain of another node,
+// or a drain that began after the recorded one was done, for example when a machine is updated in place twice.
 func (r *record) supersededBy(request Request) bool {
 	return r.drain != nil &&
 		(r.drain.Node != request.Node || r.drain.NodeUID != request.NodeUID ||
@@ -103,7 +103,7 @@ func (m *drainStates) newRecord(machine types.NamespacedName, uid types.UID) *re
 	return r
 }
 
-// task returns what must be done for a machine: a drain, or else a wait for volumes, or neither.
+// task returns what must be done for a machine: a drain, otherwise a wait for volumes, otherwise neither.
 func (m *drainStates) task(machine types.NamespacedName) (r *record, drain *Request, volumes *VolumesRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,8 +118,8 @@ func (m *drainStates) task(machine types.NamespacedName) (r *record, drain *Requ
 	return r, drain, volumes
 }
 
-// wanted shows whether a drain is still to go on: it was neither forgotten nor ended.
-func (m *drainStates) wanted(machine types.NamespacedName, r *record) bool {
+// inProgress reports whether a drain is to be continued: it was neither forgotten nor completed.
+func (m *drainStates) inProgress(machine types.NamespacedName, r *record) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.machines[machine] == r && !r.drainOutcome.Done
@@ -131,8 +131,8 @@ func (m *drainStates) forget(machine types.NamespacedName) {
 	delete(m.machines, machine)
 }
 
-// notify notes that the pods of a machine may be tried again.
-func (m *drainStates) notify(machine types.NamespacedName, pod types.UID) {
+// markForRetry marks a pod of a machine for another attempt.
+func (m *drainStates) markForRetry(machine types.NamespacedName, pod types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.machines[machine]; r != nil {
@@ -143,7 +143,7 @@ func (m *drainStates) notify(machine types.NamespacedName, pod types.UID) {
 	}
 }
 
-// takeTriggered returns the pods to try again and clears them.
+// takeTriggered returns the pods to try again, and clears them.
 func (m *drainStates) takeTriggered(r *record) map[types.UID]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,8 +164,8 @@ func (m *drainStates) volumesOutcomeOf(r *record) Outcome {
 	return r.volumesOutcome
 }
 
-// setDrainOutcome records an outcome. What is done stays so: a pass that was under way when the drain was forced has no
-// say any more.
+// setDrainOutcome stores an outcome. A completed drain stays completed, even if a pass that began before the drain was
+// forced ends later.
 func (m *drainStates) setDrainOutcome(r *record, o Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -31,7 +31,7 @@ func minAvailable(n int) func(*policyv1.PodDisruptionBudget) {
 }
 
 // Rule: evictions-keep-budgets.
-func TestABudgetHoldsUntilItIsLifted(t *testing.T) {
+func TestBudgetIsRespectedUntilItAllowsEvictions(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
 	first, second := c.pod(node, "web-1"), c.pod(node, "web-2")
@@ -44,38 +44,38 @@ func TestABudgetHoldsUntilItIsLifted(t *testing.T) {
 		t.Errorf("got reason %s", o.Reason)
 	}
 	for _, pod := range []*corev1.Pod{first, second} {
-		want := fmt.Sprintf("%s/%s (PodDisruptionBudget web can never allow it: minAvailable is 2, of 2 pods)",
+		want := fmt.Sprintf("%s/%s (PodDisruptionBudget web can never allow the eviction: minAvailable is 2, of 2 pods)",
 			c.namespace, pod.Name)
 		if !strings.Contains(o.Message, want) {
-			t.Errorf("the message %q does not say %q", o.Message, want)
+			t.Errorf("the message %q does not contain %q", o.Message, want)
 		}
 		if now := c.podNow(pod); now == nil || !now.DeletionTimestamp.IsZero() {
-			t.Errorf("pod %s is leaving against the will of its budget", pod.Name)
+			t.Errorf("pod %s is terminating although its budget refuses the eviction", pod.Name)
 		}
 	}
 
-	lifted := budget.DeepCopy()
-	minAvailable(0)(lifted)
-	if err := c.Patch(context.Background(), lifted, client.MergeFrom(budget)); err != nil {
+	changed := budget.DeepCopy()
+	minAvailable(0)(changed)
+	if err := c.Patch(context.Background(), changed, client.MergeFrom(budget)); err != nil {
 		t.Fatal(err)
 	}
 	if o := drains.awaitOne(machine, "the drain", isDone); o.Reason != v1beta1.ReasonDrained {
 		t.Errorf("got %+v", o)
 	}
 	if c.podNow(first) != nil || c.podNow(second) != nil {
-		t.Error("the drain is done and a pod is left")
+		t.Error("the drain is done although a pod is left")
 	}
 }
 
-func TestBudgetsThatOverlapAreNamed(t *testing.T) {
+func TestOverlappingBudgetsAreNamed(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
 	pod := c.pod(node, "web")
 	c.budget("one", minAvailable(0), true)
 	c.budget("two", minAvailable(0), true)
 	for name, edit := range map[string]func(*drain.Options){
-		"with a connection of its own": func(*drain.Options) {},
-		"through the client":           func(o *drain.Options) { o.Evict = nil },
+		"through its own connection": func(*drain.Options) {},
+		"through the client":         func(o *drain.Options) { o.Evict = nil },
 	} {
 		drains := c.startDrains(drain.Options{}, edit)
 		o := drains.awaitOne(drains.ask(node, time.Hour), "the rejection "+name, func(o drain.Outcome) bool {
@@ -85,13 +85,13 @@ func TestBudgetsThatOverlapAreNamed(t *testing.T) {
 			t.Errorf("%s: got %+v", name, b)
 		}
 		if now := c.podNow(pod); now == nil || !now.DeletionTimestamp.IsZero() {
-			t.Fatalf("%s: the pod is leaving", name)
+			t.Fatalf("%s: the pod is terminating", name)
 		}
 	}
 }
 
 // Rule: drain-order.
-func TestPodsThatAreBoundToTheirNodeStay(t *testing.T) {
+func TestPodsBoundToTheirNodeAreNotEvicted(t *testing.T) {
 	c := newCluster(t)
 	agents := &appsv1.DaemonSet{ObjectMeta: c.meta("agents"), Spec: appsv1.DaemonSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}},
@@ -114,24 +114,24 @@ func TestPodsThatAreBoundToTheirNodeStay(t *testing.T) {
 	agent := c.pod(node, "agent", of("agents", agents.UID))
 	static := c.pod(node, "static", mirror)
 	former := c.pod(node, "former", of("former-agents", "gone"))
-	renewed := c.pod(node, "renewed", of("agents", "that-was-another"))
+	recreated := c.pod(node, "recreated", of("agents", "uid-of-a-deleted-one"))
 	web := c.pod(node, "web")
 	drains := c.startDrains(drain.Options{})
 	drains.awaitOne(drains.ask(node, time.Hour), "the drain", isDone)
 	for _, pod := range []*corev1.Pod{agent, static} {
 		if now := c.podNow(pod); now == nil || !now.DeletionTimestamp.IsZero() {
-			t.Errorf("pod %s did not stay", pod.Name)
+			t.Errorf("pod %s was evicted", pod.Name)
 		}
 	}
-	for _, pod := range []*corev1.Pod{former, renewed, web} {
+	for _, pod := range []*corev1.Pod{former, recreated, web} {
 		if c.podNow(pod) != nil {
-			t.Errorf("pod %s stayed", pod.Name)
+			t.Errorf("pod %s was not evicted", pod.Name)
 		}
 	}
 }
 
 // Rule: budgets-hold-until-deadline.
-func TestAtTheDeadlinePodsAreDeletedWithGrace(t *testing.T) {
+func TestPodsAreDeletedWithGraceNearTheDeadline(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
 	pod := c.pod(node, "web", blocked, withGrace(3))
@@ -145,25 +145,25 @@ func TestAtTheDeadlinePodsAreDeletedWithGrace(t *testing.T) {
 		if len(l.Items) == 1 {
 			now = l.Items[0]
 		}
-		return len(l.Items) == 0 || !now.DeletionTimestamp.IsZero(), "it is not terminating"
+		return len(l.Items) == 0 || !now.DeletionTimestamp.IsZero(), "the pod is not terminating"
 	})
 	if now.DeletionGracePeriodSeconds == nil || *now.DeletionGracePeriodSeconds < 1 ||
 		*now.DeletionGracePeriodSeconds > 3 {
-		t.Fatalf("deleted with grace %v, want 1 to 3 s", now.DeletionGracePeriodSeconds)
+		t.Fatalf("the pod was deleted with grace period %v, want 1 to 3 s", now.DeletionGracePeriodSeconds)
 	}
-	// The API server writes whole seconds.
+	// The API server stores whole seconds.
 	deleted := now.DeletionTimestamp.Add(-time.Duration(*now.DeletionGracePeriodSeconds-1) * time.Second)
 	if moment := begun.Add(length - 3*time.Second); deleted.Before(moment) {
-		t.Errorf("deleted at %s, before %s", deleted, moment)
+		t.Errorf("the pod was deleted at %s, before %s", deleted, moment)
 	}
 	c.remove(pod)
 	drains.awaitOne(machine, "the drain", isDone)
 }
 
-// TestALongGraceIsCutNotTaken protects that a second deletion of a terminating pod leaves it time.
+// The second deletion of a terminating pod shortens its grace period, but does not remove the pod at once.
 //
 // Rule: budgets-hold-until-deadline.
-func TestALongGraceIsCutNotTaken(t *testing.T) {
+func TestLongGracePeriodIsShortenedAtTheDeadline(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
 	pod := c.pod(node, "web", blocked, withGrace(3600))
@@ -172,31 +172,32 @@ func TestALongGraceIsCutNotTaken(t *testing.T) {
 	}
 	drains := c.startDrains(drain.Options{})
 	drains.ask(node, 0)
-	await(c, "its grace to be cut", &corev1.PodList{}, func(l *corev1.PodList) (bool, string) {
+	await(c, "the grace period to be shortened", &corev1.PodList{}, func(l *corev1.PodList) (bool, string) {
 		if len(l.Items) == 0 {
-			t.Fatal("the pod was removed while its containers run")
+			t.Fatal("the pod was removed while its containers were running")
 		}
 		grace := *l.Items[0].DeletionGracePeriodSeconds
 		return grace == 1, fmt.Sprint(grace, " s")
 	})
 }
 
-func TestAStuckPodIsLeftBehindAfterTheDeadline(t *testing.T) {
+func TestStuckPodIsLeftBehindAfterTheDeadline(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
 	pod := c.pod(node, "web", blocked)
 	drains := c.startDrains(drain.Options{})
 	o := drains.awaitOne(drains.ask(node, 0), "the drain", isDone)
-	if want := fmt.Sprintf("Left behind: %s/web (still terminating after the deadline).", c.namespace); o.Message != want {
+	if want := fmt.Sprintf("These pods were left on the node: %s/web (still terminating after the drain deadline).",
+		c.namespace); o.Message != want {
 		t.Errorf("got %q, want %q", o.Message, want)
 	}
 	if now := c.podNow(pod); now == nil || *now.DeletionGracePeriodSeconds != 1 {
-		t.Error("the pod was not left its second")
+		t.Error("the pod did not get a grace period of one second")
 	}
 	c.remove(pod)
 }
 
-func TestForceEndsTheDrainAndTouchesNothing(t *testing.T) {
+func TestForceEndsTheDrainWithoutEvictions(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
 	c.pod(node, "web-1")
@@ -214,23 +215,23 @@ func TestForceEndsTheDrainAndTouchesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(left.Items) != 2 || left.Items[0].DeletionTimestamp != nil || left.Items[1].DeletionTimestamp != nil {
-		t.Errorf("not all pods are untouched: %v", left.Items)
+		t.Errorf("pods were changed: %v", left.Items)
 	}
 }
 
 // Rule: drains-have-own-workers.
-func TestManyDrainsShareTheEvictions(t *testing.T) {
+func TestManyDrainsShareTheEvictionSlots(t *testing.T) {
 	c := newCluster(t)
 	const machines, podsEach, slots = 200, 3, 6
 	evict, err := drain.EvictWith(c.config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var inFlight, most, sent atomic.Int64
+	var inFlight, peak, sent atomic.Int64
 	counted := func(ctx context.Context, e *policyv1.Eviction) error {
 		defer inFlight.Add(-1)
 		for now := inFlight.Add(1); ; {
-			if before := most.Load(); now <= before || most.CompareAndSwap(before, now) {
+			if before := peak.Load(); now <= before || peak.CompareAndSwap(before, now) {
 				break
 			}
 		}
@@ -259,18 +260,18 @@ func TestManyDrainsShareTheEvictions(t *testing.T) {
 		}
 		return done == machines
 	})
-	if most := most.Load(); most > slots || most < 2 {
-		t.Errorf("%d evictions at a time, want 2 to %d", most, slots)
+	if peak := peak.Load(); peak > slots || peak < 2 {
+		t.Errorf("%d concurrent evictions, want 2 to %d", peak, slots)
 	}
 	if sent := sent.Load(); sent != machines*podsEach {
 		t.Errorf("%d evictions, want %d", sent, machines*podsEach)
 	}
 	t.Logf("%d drains of %d pods took %s, with %d passes of the reconciler and at most %d evictions in flight",
-		machines, podsEach, time.Since(begun).Round(time.Millisecond), drains.passes, most.Load())
+		machines, podsEach, time.Since(begun).Round(time.Millisecond), drains.passes, peak.Load())
 }
 
 // Rule: evictions-keep-budgets.
-func TestOnlyThePodThatWasMeantIsEvicted(t *testing.T) {
+func TestEvictionChecksTheUIDOfThePod(t *testing.T) {
 	c := newCluster(t)
 	pod := c.pod(c.node("a"), "web")
 	evict, err := drain.EvictWith(c.config, nil)
@@ -316,7 +317,7 @@ func TestDetachedVolumesTriggerTheMachine(t *testing.T) {
 		Machine: machine, UID: types.UID(node.Name), Node: node.Name, NodeUID: node.UID, Drained: drained, Timeout: time.Hour,
 	}
 	if o := drains.VolumesDetached(context.Background(), request); o.Done || !strings.Contains(o.Message, volume) {
-		t.Errorf("got %+v, want it to wait for %s", o, volume)
+		t.Errorf("got %+v, want a wait for %s", o, volume)
 	}
 	c.remove(attachment)
 	drains.await("the machine to be triggered when its volume is detached",
@@ -340,13 +341,13 @@ func TestCordonAndUncordon(t *testing.T) {
 		edit             func(*corev1.Node)
 		cordoned, before string
 	}{
-		{"as it comes", func(*corev1.Node) {}, `unschedulable true, labelled true "machinist"`,
+		{"a new node", func(*corev1.Node) {}, `unschedulable true, labelled true "machinist"`,
 			`unschedulable false, labelled false ""`},
-		{"a person's cordon stays", func(n *corev1.Node) { n.Spec.Unschedulable = true },
+		{"the cordon of an administrator stays", func(n *corev1.Node) { n.Spec.Unschedulable = true },
 			`unschedulable true, labelled true "machinist"`, `unschedulable true, labelled false ""`},
-		{"a person's label stays", func(n *corev1.Node) { n.Labels = map[string]string{label: ""} },
+		{"the label of an administrator stays", func(n *corev1.Node) { n.Labels = map[string]string{label: ""} },
 			`unschedulable true, labelled true ""`, `unschedulable false, labelled true ""`},
-		{"a person did both", func(n *corev1.Node) {
+		{"the cordon and the label of an administrator stay", func(n *corev1.Node) {
 			n.Spec.Unschedulable, n.Labels = true, map[string]string{label: "mine"}
 		},
 			`unschedulable true, labelled true "mine"`, `unschedulable true, labelled true "mine"`},
@@ -357,10 +358,10 @@ func TestCordonAndUncordon(t *testing.T) {
 			test.edit(node)
 			c.create(node)
 			given := node.DeepCopy()
-			// A kubelet's heartbeat between our read and our patch is no conflict.
-			beaten := node.DeepCopy()
-			beaten.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-			if err := c.Status().Patch(ctx, beaten, client.MergeFrom(node)); err != nil {
+			// A kubelet's heartbeat between our read and our patch must not cause a conflict.
+			updated := node.DeepCopy()
+			updated.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			if err := c.Status().Patch(ctx, updated, client.MergeFrom(node)); err != nil {
 				t.Fatal(err)
 			}
 			cordoned, err := drain.Cordon(ctx, c, node)
@@ -371,11 +372,11 @@ func TestCordonAndUncordon(t *testing.T) {
 				t.Errorf("cordoned: got %s, want %s", got, test.cordoned)
 			}
 			if state(node) != state(given) {
-				t.Error("the given Node was changed")
+				t.Error("Cordon modified its argument")
 			}
 			again, err := drain.Cordon(ctx, c, cordoned)
 			if err != nil || again != cordoned {
-				t.Errorf("a second time: it patches again, or fails: %v", err)
+				t.Errorf("a second Cordon sends a patch or fails: %v", err)
 			}
 			uncordoned, err := drain.Uncordon(ctx, c, again)
 			if err != nil {
@@ -385,26 +386,26 @@ func TestCordonAndUncordon(t *testing.T) {
 				t.Errorf("uncordoned: got %s, want %s", got, test.before)
 			}
 			if again, err := drain.Uncordon(ctx, c, uncordoned); err != nil || again != uncordoned {
-				t.Errorf("a second time: it patches again, or fails: %v", err)
+				t.Errorf("a second Uncordon sends a patch or fails: %v", err)
 			}
 
 			successor := uncordoned.DeepCopy()
 			successor.UID, successor.Labels, successor.Spec.Unschedulable = "another", nil, false
 			if _, err := drain.Cordon(ctx, c, successor); !apierrors.IsConflict(err) {
-				t.Errorf("a Node of another UID: got %v, want a conflict", err)
+				t.Errorf("a Node with another UID: got %v, want a conflict", err)
 			}
 			c.remove(node)
 			if _, err := drain.Cordon(ctx, c, successor); !apierrors.IsNotFound(err) {
-				t.Errorf("a Node that is gone: got %v, want not found", err)
+				t.Errorf("a deleted Node: got %v, want not found", err)
 			}
 		})
 	}
 	if _, err := drain.Cordon(ctx, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x"}}); err == nil {
-		t.Error("a Node without UID is cordoned")
+		t.Error("Cordon accepts a Node without a UID")
 	}
 }
 
-// patches takes patches, and refuses the first ones as conflicts.
+// patches records patches, and refuses the first ones as conflicts.
 type patches struct {
 	client.Client
 	conflicts int
@@ -417,14 +418,14 @@ func (p *patches) Patch(_ context.Context, o client.Object, patch client.Patch, 
 		return err
 	}
 	if p.sent = append(p.sent, string(data)); len(p.sent) <= p.conflicts {
-		return apierrors.NewConflict(corev1.Resource("nodes"), o.GetName(), errors.New("it was changed"))
+		return apierrors.NewConflict(corev1.Resource("nodes"), o.GetName(), errors.New("the Node was changed"))
 	}
 	return nil
 }
 
 // Rule: cordon-only-own.
-func TestACordonBringsItsTaint(t *testing.T) {
-	const mine = `"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"machinist"},"annotations":{"machinist.dev/cordoned":"true"}`
+func TestCordonSetsTheTaintInTheSamePatch(t *testing.T) {
+	const metadata = `"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"machinist"},"annotations":{"machinist.dev/cordoned":"true"}`
 	const other = `{"key":"example.org/reserved","effect":"NoSchedule"}`
 	taints := []corev1.Taint{{Key: "example.org/reserved", Effect: corev1.TaintEffectNoSchedule}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7"},
@@ -446,17 +447,17 @@ func TestACordonBringsItsTaint(t *testing.T) {
 		want      []string
 		fails     bool
 	}{
-		{"in the same patch", cordon, 0, []string{
-			`{"metadata":{"uid":"u","resourceVersion":"7",` + mine + `},"spec":{"taints":[` + other +
+		{"cordon sets the taint in the same patch", cordon, 0, []string{
+			`{"metadata":{"uid":"u","resourceVersion":"7",` + metadata + `},"spec":{"taints":[` + other +
 				`,{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`}, false},
-		{"left to Kubernetes where the node changes", cordon, 1, []string{
-			`{"metadata":{"uid":"u","resourceVersion":"7",` + mine + `},"spec":{"taints":[` + other +
+		{"cordon leaves the taint to Kubernetes after a conflict", cordon, 1, []string{
+			`{"metadata":{"uid":"u","resourceVersion":"7",` + metadata + `},"spec":{"taints":[` + other +
 				`,{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`,
-			`{"metadata":{"uid":"u",` + mine + `},"spec":{"unschedulable":true}}`}, false},
-		{"taken back", uncordon, 0, []string{
+			`{"metadata":{"uid":"u",` + metadata + `},"spec":{"unschedulable":true}}`}, false},
+		{"uncordon removes the taint", uncordon, 0, []string{
 			`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"machinist.dev/cordoned":null}},"spec":{"taints":[` +
 				other + `],"unschedulable":false}}`}, false},
-		{"not taken back by guess", uncordon, 1, []string{
+		{"uncordon fails after a conflict", uncordon, 1, []string{
 			`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"machinist.dev/cordoned":null}},"spec":{"taints":[` +
 				other + `],"unschedulable":false}}`}, true},
 	}

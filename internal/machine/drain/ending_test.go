@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestForceEndsADrainInTheMiddle(t *testing.T) {
+func TestForceEndsADrainInProgress(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")), on("m1", aPod("a/web-2")), on("m1", aPod("a/web-3")))
 	b.drain("m1")
 	b.onEvict = func(pod string) {
@@ -16,19 +16,19 @@ func TestForceEndsADrainInTheMiddle(t *testing.T) {
 			forced := request("m1")
 			forced.Force = true
 			b.expectOutcome(b.Drain(context.Background(), forced), true, v1beta1.ReasonSkipped,
-				"The annotation machinist.dev/force-delete is set.")
+				"The drain was ended by the annotation machinist.dev/force-delete.")
 		}
 	}
 	b.runPass("m1")
 	b.expectEvictions("web-1", "web-2")
 	if next := b.runPass("m1"); next != 0 {
-		t.Errorf("a forced drain wants to come back after %s", next)
+		t.Errorf("a forced drain is requeued after %s", next)
 	}
 	b.expectEvictions()
 	volumes := volumesRequest("m1", noon)
 	volumes.Force = true
 	b.expectOutcome(b.VolumesDetached(context.Background(), volumes), true, v1beta1.ReasonSkipped,
-		"The annotation machinist.dev/force-delete is set.")
+		"The wait for volumes was ended by the annotation machinist.dev/force-delete.")
 }
 
 func TestSkippedDrains(t *testing.T) {
@@ -36,16 +36,17 @@ func TestSkippedDrains(t *testing.T) {
 	skip := request("m1")
 	skip.Skip = true
 	first := b.Drain(context.Background(), skip)
-	b.expectOutcome(first, true, v1beta1.ReasonSkipped, "The annotation machinist.dev/skip-drain is set.")
+	b.expectOutcome(first, true, v1beta1.ReasonSkipped,
+		"The drain was skipped because of the annotation machinist.dev/skip-drain.")
 	b.pass(time.Minute)
 	if again := b.Drain(context.Background(), skip); !again.LastPodGone.Equal(first.LastPodGone) {
-		t.Errorf("the end of the drain moves from %s to %s", first.LastPodGone, again.LastPodGone)
+		t.Errorf("the end of the drain moved from %s to %s", first.LastPodGone, again.LastPodGone)
 	}
 	none := request("m2")
 	none.Node = ""
-	b.expectOutcome(b.Drain(context.Background(), none), true, v1beta1.ReasonSkipped, "There is no Node.")
+	b.expectOutcome(b.Drain(context.Background(), none), true, v1beta1.ReasonSkipped, "The machine has no Node to drain.")
 	if b.reads != 0 {
-		t.Errorf("%d reads for nothing", b.reads)
+		t.Errorf("skipped drains took %d reads", b.reads)
 	}
 }
 
@@ -58,6 +59,6 @@ func TestNothingIsDoneForAForgottenMachine(t *testing.T) {
 	b.runPass("m1")
 	b.expectEvictions()
 	if n := len(b.drainStates.machines); n != 0 {
-		t.Errorf("%d machines are remembered", n)
+		t.Errorf("%d machines are still known", n)
 	}
 }

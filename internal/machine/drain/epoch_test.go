@@ -10,18 +10,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The workers do not wait in calls to a cluster that is unreachable, and above all: when it is back, the deadline,
-// which may have passed meanwhile, is not what they act upon.
+// The workers do not wait in calls to an unreachable cluster. When the cluster is reachable again, they do not act on
+// the old deadline, which may have passed in the meantime.
 //
 // Rule: outage-extends-drain.
-func TestADrainReckonedBeforeAnOutageIsHeldUntilItIsReckonedAgain(t *testing.T) {
+func TestDrainWaitsForARequestThatExcludesTheOutage(t *testing.T) {
 	for name, during := range map[string]func(b *bench, epoch *uint64){
 		"between two checks": func(b *bench, epoch *uint64) {
 			*epoch = 7
 			b.reads = 0
 			b.runPass("m1")
 			if b.reads > 0 {
-				b.Error("the target cluster was asked")
+				b.Error("the controller read from the target cluster")
 			}
 		},
 		"during a check": func(b *bench, epoch *uint64) {
@@ -42,7 +42,7 @@ func TestADrainReckonedBeforeAnOutageIsHeldUntilItIsReckonedAgain(t *testing.T) 
 			b.Drain(context.Background(), wanted)
 			b.work.take()
 			b.triggers.take()
-			b.pass(3 * time.Hour) // The deadline is over.
+			b.pass(3 * time.Hour) // The deadline has passed.
 			during(b, &epoch)
 			b.expectEvictions()
 			if len(b.deletions) > 0 {
@@ -54,7 +54,7 @@ func TestADrainReckonedBeforeAnOutageIsHeldUntilItIsReckonedAgain(t *testing.T) 
 			wanted.Start, wanted.Deadline, wanted.Epoch = at(3*time.Hour), at(5*time.Hour), 7
 			b.Drain(context.Background(), wanted)
 			if b.work.take() == nil {
-				t.Fatal("the drain does not go on")
+				t.Fatal("the drain does not continue")
 			}
 			b.runPass("m1")
 			if len(b.evictions) == 0 || len(b.deletions) > 0 {
@@ -65,21 +65,21 @@ func TestADrainReckonedBeforeAnOutageIsHeldUntilItIsReckonedAgain(t *testing.T) 
 }
 
 // Rule: outage-extends-drain.
-func TestAWaitForVolumesReckonedBeforeAnOutageIsHeldToo(t *testing.T) {
+func TestWaitForVolumesWaitsForARequestThatExcludesTheOutage(t *testing.T) {
 	b := newBench(t, aNode("m1"), anAttachment("one", "m1", "volume-1"))
 	epoch := uint64(1)
 	b.restart(Options{Epoch: func() uint64 { return epoch }})
 	wanted := volumesRequest("m1", noon)
 	wanted.Epoch = 1
 	if o := b.VolumesDetached(context.Background(), wanted); o.Done {
-		t.Fatalf("nothing is waited for: %+v", o)
+		t.Fatalf("the controller does not wait for volumes: %+v", o)
 	}
 	b.work.take()
 	epoch = 3
 	b.pass(wanted.Timeout + time.Hour)
 	b.runPass("m1")
 	if _, _, waiting := b.drainStates.task(wanted.Machine); waiting == nil {
-		t.Error("the time for it passed in the outage")
+		t.Error("the outage counted as time of the wait")
 	}
 	if b.triggers.take() == nil {
 		t.Error("the machine is not triggered")
@@ -89,7 +89,7 @@ func TestAWaitForVolumesReckonedBeforeAnOutageIsHeldToo(t *testing.T) {
 		t.Errorf("got %+v", o)
 	}
 	if b.work.take() == nil {
-		t.Error("nobody checks the volumes again")
+		t.Error("the volumes are not checked again")
 	}
 	if err := b.target.Delete(context.Background(), anAttachment("one", "m1", "volume-1"),
 		&client.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {

@@ -17,26 +17,27 @@ import (
 )
 
 const (
-	// firstBackoff and maxBackoff bound the time between two attempts to evict one pod, firstDeleteBackoff and
-	// maxBackoff between two to delete it.
+	// firstBackoff and maxBackoff are the shortest and the longest time between two attempts to evict one pod. For
+	// deletions they are firstDeleteBackoff and maxBackoff.
 	firstBackoff       = 5 * time.Second
 	firstDeleteBackoff = time.Second
 	maxBackoff         = time.Minute
 
-	// callTimeout bounds one eviction or deletion, see Request.patience for less. The API server itself may take some
-	// seconds over one, when many evict pods of the same PodDisruptionBudget, and an admission webhook 30.
+	// callTimeout is the time limit of one eviction or deletion; Request.patience may return less. The API server itself
+	// may take some seconds if many clients evict pods of the same PodDisruptionBudget, and an admission webhook up to 30
+	// seconds.
 	callTimeout = 35 * time.Second
 
-	// maxReason bounds what an error of the API server contributes to a message.
+	// maxReason is the maximum number of characters that an error of the API server contributes to a message.
 	maxReason = 256
 )
 
-// EvictFunc sends an eviction to the target cluster. It returns what the API server answers, without trying again.
+// EvictFunc sends an eviction to the target cluster. It returns the answer of the API server and does not retry.
 type EvictFunc func(ctx context.Context, eviction *policyv1.Eviction) error
 
-// EvictWith returns an EvictFunc on a connection to the target cluster. httpClient may be nil.
+// EvictWith returns an EvictFunc that uses its own connection to the target cluster. httpClient may be nil.
 //
-// The ordinary clients obey a Retry-After of the API server by sleeping, up to ten times, which would hold a worker for
+// The usual clients sleep when the API server answers with Retry-After, up to ten times. This would block a worker for
 // minutes while a PodDisruptionBudget is new.
 func EvictWith(config *rest.Config, httpClient *http.Client) (EvictFunc, error) {
 	config = rest.CopyConfig(config)
@@ -46,15 +47,16 @@ func EvictWith(config *rest.Config, httpClient *http.Client) (EvictFunc, error) 
 	if httpClient == nil {
 		var err error
 		if httpClient, err = rest.HTTPClientFor(config); err != nil {
-			return nil, fmt.Errorf("make an HTTP client for evictions: %w", err)
+			return nil, fmt.Errorf("create an HTTP client for evictions: %w", err)
 		}
 	}
 	connection, err := rest.RESTClientForConfigAndClient(config, httpClient)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for evictions: %w", err)
+		return nil, fmt.Errorf("create a client for evictions: %w", err)
 	}
 	return func(ctx context.Context, eviction *policyv1.Eviction) error {
-		// Get, not Error: a pod of two PodDisruptionBudgets is answered by a failed Status under a code of success.
+		// Use Get, not Error: if a pod has two PodDisruptionBudgets, the API server answers with a failed Status under a
+		// success code.
 		_, err := connection.Post().
 			Namespace(eviction.Namespace).Resource("pods").Name(eviction.Name).SubResource("eviction").
 			Body(eviction).MaxRetries(0).Do(ctx).Get()
@@ -62,7 +64,7 @@ func EvictWith(config *rest.Config, httpClient *http.Client) (EvictFunc, error) 
 	}, nil
 }
 
-// evictThrough returns an EvictFunc on a client.
+// evictThrough returns an EvictFunc that uses a client.
 func evictThrough(target client.Client) EvictFunc {
 	return func(ctx context.Context, eviction *policyv1.Eviction) error {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: eviction.Namespace, Name: eviction.Name}}
@@ -70,7 +72,7 @@ func evictThrough(target client.Client) EvictFunc {
 	}
 }
 
-// evict asks for the eviction of a step's pod, and of no other that has taken its name.
+// evict asks for the eviction of a step's pod. It does not evict another pod that has taken the name.
 func (c *Controller) evict(ctx context.Context, s Step, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -84,7 +86,7 @@ func (c *Controller) evict(ctx context.Context, s Step, timeout time.Duration) e
 	return c.options.Evict(ctx, eviction)
 }
 
-// delete deletes a step's pod with the grace that the step gives it.
+// delete deletes a step's pod with the grace period of the step.
 func (c *Controller) delete(ctx context.Context, s Step, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -92,14 +94,14 @@ func (c *Controller) delete(ctx context.Context, s Step, timeout time.Duration) 
 	return c.options.Target.Delete(ctx, pod, client.GracePeriodSeconds(s.Grace), client.Preconditions{UID: &s.UID})
 }
 
-// judge tells what came of an attempt, and what that means for the next one. The Try is for a pod that is still there
-// and was not reported to end.
-func judge(action Action, err error, before Try, now time.Time) (result, Try) {
+// resultOf returns the result of an attempt, and what it means for the next attempt. The Attempt is empty unless the
+// pod still exists and was not asked to end.
+func resultOf(action Action, err error, before Attempt, now time.Time) (result, Attempt) {
 	first := firstBackoff
 	if action == Delete {
 		first = firstDeleteBackoff
 	}
-	try := Try{Failures: before.Failures + 1, Deleting: before.Deleting}
+	try := Attempt{Failures: before.Failures + 1, Deleting: before.Deleting}
 	if action == Delete && try.Deleting.IsZero() {
 		try.Failures, try.Deleting = 1, now
 	}
@@ -107,12 +109,13 @@ func judge(action Action, err error, before Try, now time.Time) (result, Try) {
 
 	switch {
 	case err == nil && action == Delete:
-		return deleted, Try{}
+		return deleted, Attempt{}
 	case err == nil:
-		return evicted, Try{}
+		return evicted, Attempt{}
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		// A conflict is the UID: another pod has taken the name. If it was something else, the next check shows it.
-		return gone, Try{}
+		// A conflict means another UID: another pod has taken the name. If the conflict had another cause, the next check
+		// shows it.
+		return gone, Attempt{}
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		try.Refused, try.Why = true, rejection(err)
 		return blocked, try
@@ -120,14 +123,14 @@ func judge(action Action, err error, before Try, now time.Time) (result, Try) {
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 			try.NotBefore = now.Add(min(time.Duration(seconds)*time.Second, maxBackoff))
 		}
-		try.Why = "the API server has too many requests"
+		try.Why = "the API server throttles requests"
 		return throttled, try
 	}
 	try.Why = shorten(err.Error())
 	return failed, try
 }
 
-// rejection returns what the API server says of the PodDisruptionBudget that refused an eviction.
+// rejection returns the API server's explanation of why a PodDisruptionBudget refused an eviction.
 func rejection(err error) string {
 	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok && cause.Message != "" {
 		return shorten(cause.Message)
@@ -135,7 +138,7 @@ func rejection(err error) string {
 	return shorten(err.Error())
 }
 
-// answered shows whether the API server answered at all. If not, there is no use in trying the next pod.
+// answered reports whether the API server answered at all. If it did not, trying the next pod is useless.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return err == nil || errors.As(err, &status)

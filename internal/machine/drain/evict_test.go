@@ -28,62 +28,62 @@ func refusedBy(budget string, retryAfter int) error {
 	return err
 }
 
-func TestJudge(t *testing.T) {
+func TestResultOfAnAttempt(t *testing.T) {
 	podResource := schema.GroupResource{Resource: "pods"}
-	soon := func(d time.Duration, failures int, why string) Try {
-		return Try{Failures: failures, NotBefore: at(d), Why: why}
+	soon := func(d time.Duration, failures int, why string) Attempt {
+		return Attempt{Failures: failures, NotBefore: at(d), Why: why}
 	}
 	const rejection = "The disruption budget db needs 2 healthy pods and has 2 currently"
-	refused := func(d time.Duration, failures int) Try {
-		return Try{Failures: failures, NotBefore: at(d), Refused: true, Why: rejection}
+	refused := func(d time.Duration, failures int) Attempt {
+		return Attempt{Failures: failures, NotBefore: at(d), Refused: true, Why: rejection}
 	}
 	tests := []struct {
 		name   string
 		action Action
 		err    error
-		before Try
+		before Attempt
 		result result
-		try    Try
+		try    Attempt
 	}{
 		{name: "evicted", action: Evict, result: evicted},
 		{name: "deleted", action: Delete, result: deleted},
-		{name: "gone", action: Evict, err: apierrors.NewNotFound(podResource, "web"), result: gone},
-		{name: "another pod of that name", action: Delete, err: apierrors.NewConflict(podResource, "web", errors.New("UID")),
+		{name: "deleted already", action: Evict, err: apierrors.NewNotFound(podResource, "web"), result: gone},
+		{name: "another pod with the name", action: Delete, err: apierrors.NewConflict(podResource, "web", errors.New("UID")),
 			result: gone},
 		{name: "refused by a budget", action: Evict, err: refusedBy("db", 0), result: blocked,
 			try: refused(5*time.Second, 1)},
-		{name: "twice", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 1}, result: blocked,
+		{name: "refused twice", action: Evict, err: refusedBy("db", 0), before: Attempt{Failures: 1}, result: blocked,
 			try: refused(10*time.Second, 2)},
-		{name: "four times", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 3}, result: blocked,
+		{name: "refused four times", action: Evict, err: refusedBy("db", 0), before: Attempt{Failures: 3}, result: blocked,
 			try: refused(40*time.Second, 4)},
-		{name: "five times", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 4}, result: blocked,
+		{name: "refused five times", action: Evict, err: refusedBy("db", 0), before: Attempt{Failures: 4}, result: blocked,
 			try: refused(time.Minute, 5)},
-		{name: "for ever", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 1 << 40}, result: blocked,
+		{name: "refused very often", action: Evict, err: refusedBy("db", 0), before: Attempt{Failures: 1 << 40}, result: blocked,
 			try: refused(time.Minute, 1<<40+1)},
-		{name: "wrapped", action: Evict, err: fmt.Errorf("evict: %w", refusedBy("db", 0)), result: blocked,
+		{name: "refused, wrapped", action: Evict, err: fmt.Errorf("evict: %w", refusedBy("db", 0)), result: blocked,
 			try: refused(5*time.Second, 1)},
-		{name: "a budget's rejection has its own backoff", action: Evict, err: refusedBy("db", 10), result: blocked,
+		{name: "refused by a budget, with Retry-After", action: Evict, err: refusedBy("db", 10), result: blocked,
 			try: refused(5*time.Second, 1)},
 		{name: "throttled", action: Evict, err: apierrors.NewTooManyRequests("slow down", 17), result: throttled,
-			try: soon(17*time.Second, 1, "the API server has too many requests")},
+			try: soon(17*time.Second, 1, "the API server throttles requests")},
 		{name: "throttled for too long", action: Evict, err: apierrors.NewTooManyRequests("slow down", 9999),
 			result: throttled,
-			try:    soon(time.Minute, 1, "the API server has too many requests")},
+			try:    soon(time.Minute, 1, "the API server throttles requests")},
 		{name: "throttled without a time", action: Evict, err: apierrors.NewGenericServerResponse(http.StatusTooManyRequests,
 			"post", podResource, "web", "", 0, true),
-			result: throttled, try: soon(5*time.Second, 1, "the API server has too many requests")},
+			result: throttled, try: soon(5*time.Second, 1, "the API server throttles requests")},
 		{name: "denied", action: Evict, err: errors.New(strings.Repeat("é", 300)), result: failed,
 			try: soon(5*time.Second, 1, strings.Repeat("é", 256)+"…")},
-		{name: "a deletion denied, after refused evictions", action: Delete, err: errors.New("denied"),
-			before: Try{Failures: 7}, result: failed,
-			try: Try{Failures: 1, NotBefore: at(time.Second), Deleting: noon, Why: "denied"}},
-		{name: "again", action: Delete, err: errors.New("denied"), before: Try{Failures: 2, Deleting: at(-time.Hour)},
+		{name: "a deletion fails after refused evictions", action: Delete, err: errors.New("denied"),
+			before: Attempt{Failures: 7}, result: failed,
+			try: Attempt{Failures: 1, NotBefore: at(time.Second), Deleting: noon, Why: "denied"}},
+		{name: "a deletion fails again", action: Delete, err: errors.New("denied"), before: Attempt{Failures: 2, Deleting: at(-time.Hour)},
 			result: failed,
-			try:    Try{Failures: 3, NotBefore: at(4 * time.Second), Deleting: at(-time.Hour), Why: "denied"}},
+			try:    Attempt{Failures: 3, NotBefore: at(4 * time.Second), Deleting: at(-time.Hour), Why: "denied"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			result, try := judge(test.action, test.err, test.before, noon)
+			result, try := resultOf(test.action, test.err, test.before, noon)
 			if result != test.result {
 				t.Errorf("got result %s, want %s", result, test.result)
 			}
@@ -94,8 +94,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestEvictionsAreNotRetriedByTheConnection protects the workers from sleeping for the API server.
-func TestEvictionsAreNotRetriedByTheConnection(t *testing.T) {
+// If the client slept for the Retry-After of the API server, it would block a worker.
+func TestClientDoesNotRetryEvictions(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
@@ -117,7 +117,7 @@ func TestEvictionsAreNotRetriedByTheConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = evict(context.Background(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}})
-	if result, try := judge(Evict, err, Try{}, noon); result != throttled || !try.NotBefore.Equal(at(time.Minute)) {
+	if result, try := resultOf(Evict, err, Attempt{}, noon); result != throttled || !try.NotBefore.Equal(at(time.Minute)) {
 		t.Errorf("got %s and %+v for %v", result, try, err)
 	}
 	if asked != 1 {

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-func TestEvictionsWaitForTheirSlot(t *testing.T) {
+func TestEvictionsWaitForASlot(t *testing.T) {
 	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("a/web-1")), on("m2", aPod("a/web-2")))
 	slots := queueing.NewSlots(1)
 	b.restart(Options{Evictions: slots})
@@ -21,10 +21,10 @@ func TestEvictionsWaitForTheirSlot(t *testing.T) {
 	b.onEvict = func(pod string) {
 		b.onEvict = nil
 		if next := b.runPass("m2"); next != maxRecheck {
-			t.Errorf("who waits for a place comes back after %s, want %s", next, maxRecheck)
+			t.Errorf("a drain that waits for a slot is requeued after %s, want %s", next, maxRecheck)
 		}
 		if got := b.work.take(); got != nil {
-			t.Errorf("work for %v while the place is taken", got)
+			t.Errorf("work for %v while there is no free slot", got)
 		}
 	}
 	b.runPass("m1")
@@ -36,7 +36,7 @@ func TestEvictionsWaitForTheirSlot(t *testing.T) {
 	b.expectEvictions("web-2")
 }
 
-func TestAForgottenMachineReleasesItsSlot(t *testing.T) {
+func TestForgottenMachineReleasesItsSlot(t *testing.T) {
 	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("a/web-1")), on("m2", aPod("a/web-2")))
 	b.restart(Options{Evictions: queueing.NewSlots(1)})
 	b.drain("m1")
@@ -56,7 +56,7 @@ func TestAForgottenMachineReleasesItsSlot(t *testing.T) {
 	b.expectEvictions("web-2")
 }
 
-func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
+func TestSlotThatIsNoLongerNeededIsReleased(t *testing.T) {
 	leaving := on("m1", aPod("a/web-1"))
 	leaving.Finalizers = []string{"test/hold"}
 	b := newBench(t, aNode("m1"), aNode("m2"), leaving, on("m2", aPod("a/web-2")))
@@ -79,7 +79,7 @@ func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
 
 	b.Forget(key("m2"))
 	slots.Acquire(key("x"))
-	slots.Acquire(key("m2")) // as a pass does that Forget overtakes
+	slots.Acquire(key("m2")) // like a pass that is overtaken by Forget
 	slots.Acquire(key("m3"))
 	slots.Release(key("x"))
 	b.runPass("m2")
@@ -89,7 +89,7 @@ func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
 }
 
 // Rule: drains-have-own-workers.
-func TestSlowEvictionsLetOthersHaveTheWorker(t *testing.T) {
+func TestSlowEvictionsReleaseTheWorker(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")), on("m1", aPod("a/web-2")), on("m1", aPod("a/web-3")))
 	b.callTime = time.Second
 	b.drain("m1")

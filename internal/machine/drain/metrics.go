@@ -7,15 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// result of an attempt to evict a pod, or to delete it in the end. It is the label of the metric.
+// result is the result of an attempt to evict or to delete a pod. It is a label value of the metric.
 type result string
 
 const (
 	evicted   result = "evicted"
-	deleted   result = "deleted"   // past the moment from which PodDisruptionBudgets no longer hold
+	deleted   result = "deleted"   // near the deadline, when PodDisruptionBudgets no longer apply
 	blocked   result = "blocked"   // by a PodDisruptionBudget
 	throttled result = "throttled" // by the API server, which names the time to wait
-	gone      result = "gone"      // the pod left by itself
+	gone      result = "gone"      // the pod no longer exists
 	failed    result = "error"
 )
 
@@ -26,7 +26,7 @@ type metrics struct {
 func newMetrics() metrics {
 	m := metrics{evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "machinist_evictions_total",
-		Help: "Attempts to evict a pod, or to delete it close to the deadline of a drain, by their result.",
+		Help: "Attempts to evict a pod, or to delete it near the deadline of a drain, by result.",
 	}, []string{"result"})}
 	for _, r := range []result{evicted, deleted, blocked, throttled, gone, failed} {
 		m.evictions.WithLabelValues(string(r))
@@ -34,7 +34,7 @@ func newMetrics() metrics {
 	return m
 }
 
-// register makes the metrics visible. A second controller in the same process counts on with the first one's.
+// register registers the metrics. A second controller in the same process uses the metrics of the first one.
 func (m *metrics) register(registerer prometheus.Registerer) error {
 	err := registerer.Register(m.evictions)
 	var already prometheus.AlreadyRegisteredError

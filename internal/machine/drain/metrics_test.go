@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestMetricsSurviveASecondController(t *testing.T) {
+func TestSecondControllerSharesTheMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	first, second := newMetrics(), newMetrics()
 	for _, m := range []*metrics{&first, &second} {
@@ -18,7 +18,7 @@ func TestMetricsSurviveASecondController(t *testing.T) {
 		m.count(blocked)
 	}
 	const want = `
-		# HELP machinist_evictions_total Attempts to evict a pod, or to delete it close to the deadline of a drain, by their result.
+		# HELP machinist_evictions_total Attempts to evict a pod, or to delete it near the deadline of a drain, by result.
 		# TYPE machinist_evictions_total counter
 		machinist_evictions_total{result="blocked"} 2
 		machinist_evictions_total{result="deleted"} 0

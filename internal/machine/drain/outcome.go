@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// maxNamed is how many pods or volumes a message names.
+// maxNamed is the maximum number of pods or volumes that a message names.
 const maxNamed = 5
 
 // finish records that a drain is done.
@@ -22,23 +22,23 @@ func (c *Controller) finish(r *record, request Request, reason, message string) 
 	c.evictions.Withdraw(request.Machine)
 }
 
-// reportProgress records where a drain stands that is not done. It returns when there will be something new to write
-// down that is held back now, 0 if there is none.
+// reportProgress records the progress of a drain that is not done. It returns how long the report holds a new message
+// back, or 0 if it holds none back.
 func (c *Controller) reportProgress(r *record, request Request, decision Decision) (wait time.Duration) {
 	now := c.options.Clock.Now()
 	pass := &r.drainPass
-	all := blockers(decision.Steps, pass.tries)
-	wait = pass.report.offer(drainingReason(decision, all), drainingMessage(request, decision, all), about(all), now)
+	all := blockers(decision.Steps, pass.attempts)
+	wait = pass.report.offer(drainingReason(decision, all), drainingMessage(request, decision, all), blockersKey(all), now)
 	c.drainStates.setDrainOutcome(r, Outcome{Reason: pass.report.reason, Message: pass.report.message, Blocked: all})
 
-	c.rejections.set(request.Machine, budgetsOf(decision.Steps, pass.tries), now)
-	if !c.drainStates.wanted(request.Machine, r) {
+	c.rejections.set(request.Machine, budgetsOf(decision.Steps, pass.attempts), now)
+	if !c.drainStates.inProgress(request.Machine, r) {
 		c.rejections.set(request.Machine, nil, now)
 	}
 	return wait
 }
 
-// reportError records that a drain cannot go on at the moment. What was known of blocking pods is kept.
+// reportError records that the drain cannot continue at the moment. It keeps what is known about blocking pods.
 func (c *Controller) reportError(r *record, err error) {
 	report := &r.drainPass.report
 	report.offer(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
@@ -46,31 +46,31 @@ func (c *Controller) reportError(r *record, err error) {
 	c.drainStates.setDrainOutcome(r, Outcome{Reason: report.reason, Message: report.message, Blocked: before.Blocked})
 }
 
-// isDenial shows whether the API server refuses to tell what the drain has to know. That is no outage: it lasts until
-// somebody gives the permission.
+// isDenial reports whether the API server denies access to what the drain must read. This is not an outage: it lasts
+// until an administrator grants the permission.
 func isDenial(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
-// reportDenial records that the drain may not see its pods, and returns when to try again. Nothing is evicted unseen,
-// and the deadline does not change that: it limits how long pods may stay that are known, and says nothing of those
-// that are not. So the instance lives until a person gives the permission or forces the deletion.
+// reportDenial records that the controller may not read the pods of the node, and returns the time of the next try. The
+// controller does not evict pods that it cannot see, even after the deadline: the deadline limits how long known pods
+// may stay. The instance therefore remains until an administrator grants the permission or forces the deletion.
 func (c *Controller) reportDenial(r *record, request Request, err error) (next time.Duration) {
 	now := c.options.Clock.Now()
 	pass := &r.drainPass
 	next = min(firstRetry<<min(pass.denials, 10), idleRecheck)
 	pass.denials++
 
-	message, overdue := fmt.Sprintf("What is on node %s may not be read, and no pod is evicted unseen.",
-		request.Node), false
+	const rule = "Machinist may not read which pods run on node %s, and does not %s pods that it cannot see."
+	message, overdue := fmt.Sprintf(rule, request.Node, "evict"), false
 	if end := (deadline{start: request.Start, end: request.Deadline}); end.over(now) {
 		overdue = true
-		message = fmt.Sprintf("The deadline has passed, but what is on node %s may not be read, and no pod is killed unseen.",
-			request.Node)
+		message = "The drain deadline has passed, but " + fmt.Sprintf(rule, request.Node, "delete")
 	} else if left := request.Deadline.Sub(now); !request.Deadline.IsZero() {
 		next = min(next, left)
 	}
-	message += " " + shorten(err.Error()) + ". The annotation " + v1beta1.AnnotationForceDelete + " goes on without."
+	message += " The error is: " + shorten(err.Error()) + ". Grant the permission, or set the annotation " +
+		v1beta1.AnnotationForceDelete + " to delete the machine without a drain."
 	wait := pass.report.offer(v1beta1.ReasonDrainError, message, fmt.Sprint("denied ", overdue), now)
 	if wait > 0 {
 		next = min(next, wait)
@@ -92,12 +92,12 @@ func drainingReason(d Decision, all []Blocker) string {
 func drainingMessage(request Request, d Decision, all []Blocker) string {
 	message := fmt.Sprintf("Evicting the pods of node %s.", request.Node)
 	if d.Forced {
-		message = fmt.Sprintf("The deadline is near: deleting the pods of node %s.", request.Node)
+		message = fmt.Sprintf("The drain deadline is near: deleting the pods of node %s.", request.Node)
 	}
 	if len(all) == 0 {
 		return message
 	}
-	return message + " In the way: " + named(all, Blocker.String) + "."
+	return message + " Pods that block the drain: " + joinNames(all, Blocker.String) + "."
 }
 
 func drainedMessage(d Decision) string {
@@ -105,16 +105,17 @@ func drainedMessage(d Decision) string {
 	if len(left) == 0 {
 		return "No pod is left to evict."
 	}
-	return "Left behind: " + named(left, func(s Step) string { return fmt.Sprintf("%s (%s)", s.Pod, s.Why) }) + "."
+	return "These pods were left on the node: " +
+		joinNames(left, func(s Step) string { return fmt.Sprintf("%s (%s)", s.Pod, s.Why) }) + "."
 }
 
-// String names the pod and what holds it up.
+// String returns the name of the pod and the reason why it blocks the drain.
 func (b Blocker) String() string {
 	why := b.Why
 	if len(b.Budgets) > 0 {
 		budgets := "PodDisruptionBudget " + strings.Join(b.Budgets, ", ")
 		if b.Never {
-			why = budgets + " can never allow it: " + why
+			why = budgets + " can never allow the eviction: " + why
 		} else {
 			why = budgets + ": " + why
 		}
@@ -122,8 +123,9 @@ func (b Blocker) String() string {
 	return fmt.Sprintf("%s (%s)", b.Pod, why)
 }
 
-// about identifies a set of blocking pods and budgets, whatever is said about them in detail.
-func about(all []Blocker) string {
+// blockersKey returns a key for a set of blocking pods and budgets. It does not depend on the details of the
+// explanations.
+func blockersKey(all []Blocker) string {
 	var b strings.Builder
 	for _, one := range all {
 		fmt.Fprintln(&b, one.Pod, one.Budgets, one.Never)
@@ -131,8 +133,8 @@ func about(all []Blocker) string {
 	return b.String()
 }
 
-// named lists the first few of all.
-func named[T any](all []T, name func(T) string) string {
+// joinNames joins the names of the first few items.
+func joinNames[T any](all []T, name func(T) string) string {
 	var names []string
 	for _, one := range all[:min(len(all), maxNamed)] {
 		names = append(names, name(one))
@@ -147,18 +149,18 @@ func named[T any](all []T, name func(T) string) string {
 // rewriteInterval is the shortest time between two changes of a message while a machine waits.
 const rewriteInterval = 30 * time.Second
 
-// report is what a machine's condition says while it waits. A new reason is reported at once: it decides what people
-// and other controllers do. The words for the same reason are rewritten only when what is in the way changes, and no
-// more often than every rewriteInterval, since each change costs a write.
+// report is what a machine's condition reports while the machine waits. A new reason is reported at once, because users
+// and other controllers act on it. The message of the same reason changes only if its subject changes, and at most
+// every rewriteInterval, because each change costs a write.
 type report struct {
 	reason, message string
 
-	about     string // what the message is about
+	about     string // the subject of the message
 	rewritten time.Time
 }
 
-// offer replaces the report if it may. Otherwise it returns how long it has to wait, 0 if there is nothing to replace.
-// The first report is not a change: the one that follows it may come at once.
+// offer replaces the report if that is allowed now. Otherwise it returns how long to wait, or 0 if there is nothing to
+// replace. The first report does not count as a change: the next one may follow at once.
 func (r *report) offer(reason, message, about string, now time.Time) time.Duration {
 	switch {
 	case r.reason == "":

@@ -11,15 +11,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// outOfServiceValue is the customary value of the taint. Nothing checks it.
+// outOfServiceValue is the usual value of the taint. No program checks it.
 const outOfServiceValue = "nodeshutdown"
 
-// OutOfService declares that a Node's machine does not run and will not run again, in one patch, none if it is
-// reported it already. It must be true: Kubernetes then ends all pods of the Node that do not tolerate it and, if the
-// Node is not ready, removes them without waiting for the kubelet and detaches their volumes without asking whether
-// they are mounted. Without it, that takes six minutes.
+// OutOfService declares with a taint that a Node's machine does not run and will never run again. It sends one patch,
+// or none if the Node has the taint already.
 //
-// It returns the Node as it is then and does not change the one given. It is a conflict if the Node has changed.
+// The declaration must be true. Kubernetes then ends all pods of the Node that do not tolerate the taint. If the Node
+// is not Ready, it removes these pods without waiting for the kubelet, and detaches their volumes without checking
+// whether they are mounted. Without the taint, that takes six minutes.
+//
+// OutOfService returns the patched Node and does not modify its argument. It returns a conflict if the Node has
+// changed.
 func OutOfService(ctx context.Context, target client.Client, node *corev1.Node, now time.Time) (*corev1.Node, error) {
 	declared := func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeOutOfService && t.Effect == corev1.TaintEffectNoExecute
@@ -32,10 +35,10 @@ func OutOfService(ctx context.Context, target client.Client, node *corev1.Node, 
 		Key: corev1.TaintNodeOutOfService, Value: outOfServiceValue, Effect: corev1.TaintEffectNoExecute,
 		TimeAdded: &metav1.Time{Time: now},
 	})
-	// A merge patch replaces the whole list, which others change too.
+	// The patch replaces the whole list of taints, which other clients change too. The lock prevents lost updates.
 	patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
 	if err := target.Patch(ctx, patched, patch); err != nil {
-		return nil, fmt.Errorf("put taint %s on node %q: %w", corev1.TaintNodeOutOfService, node.Name, err)
+		return nil, fmt.Errorf("set taint %s on node %q: %w", corev1.TaintNodeOutOfService, node.Name, err)
 	}
 	return patched, nil
 }

@@ -13,11 +13,12 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// TestKubernetesDetachesTheVolumesOfANodeOutOfService holds Kubernetes to what OutOfService relies on: a pod whose
-// kubelet will never confirm its end goes, and its volume is detached although the Node reports it to be in use.
+// TestKubernetesDetachesVolumesOfOutOfServiceNode checks the behaviour of Kubernetes on which OutOfService relies. A
+// pod whose kubelet will never confirm its end is removed. Its volume is detached although the Node reports that the
+// volume is in use.
 //
 // Rule: out-of-service-taint.
-func TestKubernetesDetachesTheVolumesOfANodeOutOfService(t *testing.T) {
+func TestKubernetesDetachesVolumesOfOutOfServiceNode(t *testing.T) {
 	c := newCluster(t)
 	ctx := context.Background()
 	node := &corev1.Node{}
@@ -27,7 +28,7 @@ func TestKubernetesDetachesTheVolumesOfANodeOutOfService(t *testing.T) {
 	volume := corev1.UniqueVolumeName("kubernetes.io/csi/test.example.com^" + c.namespace)
 	c.setNodeStatus(node, func(s *corev1.NodeStatus) {
 		s.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
-		s.VolumesInUse = []corev1.UniqueVolumeName{volume} // as the kubelet said last
+		s.VolumesInUse = []corev1.UniqueVolumeName{volume} // the kubelet's last report
 	})
 	pod := c.pod(node, "db-0", blocked, c.claim("db"))
 	running := pod.DeepCopy()
@@ -37,7 +38,7 @@ func TestKubernetesDetachesTheVolumesOfANodeOutOfService(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// As the driver's attacher does.
+	// Set the status as the attacher of the CSI driver does.
 	var attachment *storagev1.VolumeAttachment
 	await(c, "the volume to be asked for", &storagev1.VolumeAttachmentList{},
 		func(l *storagev1.VolumeAttachmentList) (bool, string) {
@@ -73,11 +74,11 @@ func TestKubernetesDetachesTheVolumesOfANodeOutOfService(t *testing.T) {
 		return n != nil && len(n.Status.VolumesAttached) == 0, "reported"
 	})
 	if p := c.podNow(pod); p != nil {
-		t.Errorf("the volume was detached while its pod is there: %+v", p.Status)
+		t.Errorf("the volume was detached although its pod still exists: %+v", p.Status)
 	}
 }
 
-// claim makes a bound volume for a pod.
+// claim creates a bound volume and returns an edit that adds it to a pod.
 func (c *cluster) claim(name string) func(*corev1.Pod) {
 	c.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}

@@ -11,11 +11,11 @@ import (
 )
 
 // Rule: out-of-service-taint.
-func TestOutOfServiceIsDeclaredOnceAndBesideWhatOthersSay(t *testing.T) {
+func TestOutOfServiceAddsTheTaintOnceAndKeepsOthers(t *testing.T) {
 	node := aNode("m1")
 	node.Spec.Taints = []corev1.Taint{
-		{Key: "theirs", Effect: corev1.TaintEffectNoExecute},
-		{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoSchedule}, // ends no pod
+		{Key: "example.org/other", Effect: corev1.TaintEffectNoExecute},
+		{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoSchedule}, // does not end pods
 	}
 	b := newBench(t, node)
 	var found corev1.Node
@@ -36,13 +36,13 @@ func TestOutOfServiceIsDeclaredOnceAndBesideWhatOthersSay(t *testing.T) {
 		t.Errorf("taints are %v, want %s as the third", taints, taint)
 	}
 	if len(before.Spec.Taints) != 2 {
-		t.Error("the Node given was changed")
+		t.Error("OutOfService modified its argument")
 	}
 	again, err := OutOfService(context.Background(), b.target, declared, noon.Add(1))
 	if err != nil || again != declared {
-		t.Errorf("again: got %v, error %v, want the Node as it is", again, err)
+		t.Errorf("second call: got %v, error %v, want the unchanged Node", again, err)
 	}
 	if _, err := OutOfService(context.Background(), b.target, before, noon); !apierrors.IsConflict(err) {
-		t.Errorf("an old view: got error %s, want a conflict", fmt.Sprint(err))
+		t.Errorf("stale Node: got error %s, want a conflict", fmt.Sprint(err))
 	}
 }

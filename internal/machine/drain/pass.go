@@ -15,12 +15,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// sendTime is how long a pass sends evictions before it lets others have its place and its worker.
+// sendTime is how long a pass sends evictions before it releases its slot and its worker to other drains.
 const sendTime = 2 * time.Second
 
-// firstRecheck checks a node on behalf of the caller, who waits. It only looks: what must be sent is the workers'.
-func (c *Controller) firstRecheck(ctx context.Context, r *record, request Request) {
-	_, decision, err := c.recheck(ctx, r, request)
+// checkInline checks a node on behalf of a caller that waits. It only reads; the workers send evictions.
+func (c *Controller) checkInline(ctx context.Context, r *record, request Request) {
+	_, decision, err := c.planDrain(ctx, r, request)
 	switch {
 	case isDenial(err):
 		c.reportDenial(r, request, err)
@@ -33,7 +33,7 @@ func (c *Controller) firstRecheck(ctx context.Context, r *record, request Reques
 	}
 }
 
-// passDrain checks a node, does what is due there and returns when to come back, 0 when the drain is done.
+// passDrain checks a node, sends what is due, and returns the time of the next pass. It returns 0 if the drain is done.
 func (c *Controller) passDrain(ctx context.Context, r *record, request Request) (next time.Duration, err error) {
 	queued := false
 	defer func() {
@@ -44,7 +44,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 			c.reportError(r, err)
 		}
 	}()
-	pods, decision, err := c.recheck(ctx, r, request)
+	pods, decision, err := c.planDrain(ctx, r, request)
 	if isDenial(err) {
 		return c.reportDenial(r, request, err), nil
 	}
@@ -52,7 +52,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 		return 0, err
 	}
 	if c.outdated(&request, nil) {
-		// The look may have taken as long as the outage did.
+		// The check may have waited until the outage was over.
 		c.triggers.Enqueue(request.Machine)
 		return 0, nil
 	}
@@ -68,11 +68,11 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 			return 0, err
 		}
 		if node == nil {
-			c.finish(r, request, v1beta1.ReasonSkipped, "The Node is gone.")
+			c.finish(r, request, v1beta1.ReasonSkipped, "The Node no longer exists.")
 			return 0, nil
 		}
 		if _, announced := c.options.Signals.Of(node); request.Announced && !announced {
-			c.triggers.Enqueue(request.Machine) // To see it for itself, sooner or later.
+			c.triggers.Enqueue(request.Machine) // The Machine reconciler will read the Node again.
 			return maxRecheck, nil
 		}
 		var idle bool
@@ -80,7 +80,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 			return 0, err
 		}
 		if queued || idle {
-			// There is no use in looking again before there is a place.
+			// Another check before there is a free slot would be useless.
 			next = max(next, maxRecheck)
 		}
 	}
@@ -90,8 +90,8 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 	return next, nil
 }
 
-// recheck gathers what the plan needs and plans.
-func (c *Controller) recheck(ctx context.Context, r *record, request Request) ([]corev1.Pod, Decision, error) {
+// planDrain reads the inputs of the plan and calls Plan.
+func (c *Controller) planDrain(ctx context.Context, r *record, request Request) ([]corev1.Pod, Decision, error) {
 	pods, err := c.podsOn(ctx, request.Node)
 	if err != nil {
 		return nil, Decision{}, err
@@ -101,9 +101,9 @@ func (c *Controller) recheck(ctx context.Context, r *record, request Request) ([
 		return nil, Decision{}, err
 	}
 	pass := &r.drainPass
-	pass.tries = c.currentTries(r, pods)
+	pass.attempts = c.currentAttempts(r, pods)
 	now := c.options.Clock.Now()
-	pass.returning.observe(pods, now)
+	pass.tracker.observe(pods, now)
 	decision := Plan(Input{
 		Pods:          pods,
 		Now:           now,
@@ -112,8 +112,8 @@ func (c *Controller) recheck(ctx context.Context, r *record, request Request) ([
 		NodeReachable: request.NodeReachable,
 		NotReadySince: request.NotReadySince,
 		Orphaned:      orphaned,
-		Successors:    pass.returning.successors,
-		Tries:         pass.tries,
+		Successors:    pass.tracker.successors,
+		Attempts:      pass.attempts,
 		RecheckAfter:  pass.recheck,
 	})
 	pass.recheck = decision.RecheckAfter
@@ -133,26 +133,26 @@ func (c *Controller) podsOn(ctx context.Context, node string) ([]corev1.Pod, err
 	return pods.Items, nil
 }
 
-// currentTries returns what came of earlier attempts, for pods that are still there. A pod whose budget has changed may
+// currentAttempts returns the results of earlier attempts for pods that still exist. A pod whose budget has changed may
 // be tried again at once.
-func (c *Controller) currentTries(r *record, pods []corev1.Pod) map[types.UID]Try {
+func (c *Controller) currentAttempts(r *record, pods []corev1.Pod) map[types.UID]Attempt {
 	triggered := c.drainStates.takeTriggered(r)
-	tries := make(map[types.UID]Try, len(r.drainPass.tries))
+	attempts := make(map[types.UID]Attempt, len(r.drainPass.attempts))
 	for i := range pods {
-		try, tried := r.drainPass.tries[pods[i].UID]
+		try, tried := r.drainPass.attempts[pods[i].UID]
 		if !tried {
 			continue
 		}
 		if triggered[pods[i].UID] && try.Deleting.IsZero() {
 			try.NotBefore = time.Time{}
 		}
-		tries[pods[i].UID] = try
+		attempts[pods[i].UID] = try
 	}
-	return tries
+	return attempts
 }
 
-// node returns the Node as it is, nil if it no longer exists. Its name may belong to another one by now, whose pods
-// are not ours.
+// node returns the current Node, or nil if it no longer exists. Another Node may have taken its name; its pods must not
+// be evicted.
 func (c *Controller) node(ctx context.Context, request Request) (*corev1.Node, error) {
 	var node corev1.Node
 	err := c.options.Target.Get(ctx, types.NamespacedName{Name: request.Node}, &node)
@@ -165,14 +165,14 @@ func (c *Controller) node(ctx context.Context, request Request) (*corev1.Node, e
 	return &node, nil
 }
 
-// due shows whether there is something to send for this step.
+// due reports whether an eviction or deletion is to be sent for this step.
 func (s Step) due() bool {
 	return s.Action == Evict || s.Action == Delete
 }
 
-// send sends what is due: deletions, then evictions as far as there is a place for them, one after the other. queued
-// is true when there is none yet, idle when nothing was sent since enough calls are under way in all of the
-// namespaces, which are slow.
+// send sends what is due, one call after another: deletions, then evictions. queued is true if there is no free slot
+// for evictions. idle is true if nothing was sent because all of the pods are in slow namespaces, for which enough
+// calls are in progress.
 func (c *Controller) send(
 	ctx context.Context, r *record, request Request, pods []corev1.Pod, steps []Step,
 ) (queued, idle bool, err error) {
@@ -181,27 +181,27 @@ func (c *Controller) send(
 	for i := range pods {
 		byUID[pods[i].UID] = &pods[i]
 	}
-	started, placed, sent, passedOver := c.options.Clock.Now(), false, false, false
+	started, hasSlot, sent, skipped := c.options.Clock.Now(), false, false, false
 	defer func() {
-		if placed {
+		if hasSlot {
 			c.evictions.Release(request.Machine)
 		}
 	}()
 
 	for _, action := range []Action{Delete, Evict} {
 		for _, s := range c.calls.slowLast(steps, action, started) {
-			if c.options.Clock.Since(started) >= sendTime || !c.drainStates.wanted(request.Machine, r) {
+			if c.options.Clock.Since(started) >= sendTime || !c.drainStates.inProgress(request.Machine, r) {
 				c.work.Enqueue(request.Machine)
 				return false, false, nil
 			}
 			now := c.options.Clock.Now()
-			begun, may := c.calls.begin(s.Pod.Namespace, action, now)
-			if !may {
-				passedOver = true
+			begun, allowed := c.calls.begin(s.Pod.Namespace, action, now)
+			if !allowed {
+				skipped = true
 				continue
 			}
-			if action == Evict && !placed {
-				if placed = c.evictions.AcquireBeyond(request.Machine, c.calls.hanging(now)); !placed {
+			if action == Evict && !hasSlot {
+				if hasSlot = c.evictions.AcquireBeyond(request.Machine, c.calls.hanging(now)); !hasSlot {
 					c.calls.cancel(begun)
 					return true, false, nil
 				}
@@ -212,11 +212,11 @@ func (c *Controller) send(
 			}
 		}
 	}
-	return false, passedOver && !sent, nil
+	return false, skipped && !sent, nil
 }
 
-// patience is how long one eviction or deletion may take: long, for what cuts one off may keep it from ever being
-// done, but not all of a drain that has only seconds.
+// patience returns the time limit of one eviction or deletion. It is long, because a call that is cut off may never
+// complete, but it leaves time for other calls if the drain has only seconds.
 func (r Request) patience(now time.Time) time.Duration {
 	if r.Deadline.IsZero() {
 		return callTimeout
@@ -224,8 +224,8 @@ func (r Request) patience(now time.Time) time.Duration {
 	return min(callTimeout, max(r.Deadline.Sub(now)/4, slowCall))
 }
 
-// sendOne evicts or deletes one pod, for which calls has begun, and remembers what came of it. It returns an error
-// only if the API server did not answer.
+// sendOne evicts or deletes one pod and remembers the result. begun is the call that calls.begin returned. sendOne
+// returns an error only if the API server did not answer.
 func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s Step, begun call, pod *corev1.Pod,
 	budgets *budgetsByNamespace) error {
 	send, verb := c.evict, "evict"
@@ -238,33 +238,33 @@ func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s 
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	result, try := judge(s.Action, err, r.drainPass.tries[s.UID], now)
+	result, try := resultOf(s.Action, err, r.drainPass.attempts[s.UID], now)
 	c.metrics.count(result)
 	logger := log.FromContext(ctx).V(1)
 	logger.Info("Sent", "verb", verb, "pod", s.Pod.String(), "result", result, "error", try.Why)
 	if try.Failures == 0 {
-		delete(r.drainPass.tries, s.UID)
-		r.drainPass.returning.leaves(pod, now)
+		delete(r.drainPass.attempts, s.UID)
+		r.drainPass.tracker.recordEviction(pod, now)
 		return nil
 	}
 	if s.Action == Evict && (result == blocked || result == failed) && answered(err) {
 		all, budgetsErr := budgets.in(ctx, s.Pod.Namespace)
 		if budgetsErr != nil {
-			// The rejection stands, only its explanation is poorer.
+			// The rejection is still valid; only its explanation lacks the budgets.
 			logger.Info("Cannot read PodDisruptionBudgets", "error", budgetsErr.Error())
 		}
 		explain(&try, result, assess(pod, all))
 	}
-	r.drainPass.tries[s.UID] = try
+	r.drainPass.attempts[s.UID] = try
 	if !answered(err) {
 		return fmt.Errorf("%s pod %s: %w", verb, s.Pod, err)
 	}
 	return nil
 }
 
-// explain adds the PodDisruptionBudgets of a pod to what came of its eviction. A failure that is not a budget's
-// rejection has to do with budgets only if there are several of them.
-func explain(try *Try, result result, v assessment) {
+// explain adds the PodDisruptionBudgets of a pod to the result of its eviction. A failure other than a budget's
+// rejection is related to budgets only if several of them select the pod.
+func explain(try *Attempt, result result, v assessment) {
 	if result != blocked && len(v.budgets) < 2 {
 		return
 	}
@@ -274,11 +274,11 @@ func explain(try *Try, result result, v assessment) {
 	}
 }
 
-// budgetsOf returns the one budget that each refused pod waits for.
-func budgetsOf(steps []Step, tries map[types.UID]Try) map[types.UID]types.NamespacedName {
+// budgetsOf returns the budget for which each refused pod waits, if it is a single one.
+func budgetsOf(steps []Step, attempts map[types.UID]Attempt) map[types.UID]types.NamespacedName {
 	var budgets map[types.UID]types.NamespacedName
 	for _, s := range steps {
-		if try := tries[s.UID]; s.pending() && len(try.Budgets) == 1 {
+		if try := attempts[s.UID]; s.pending() && len(try.Budgets) == 1 {
 			if budgets == nil {
 				budgets = map[types.UID]types.NamespacedName{}
 			}

@@ -11,26 +11,27 @@ import (
 )
 
 const (
-	// firstRecheck and maxLook bound the time between two checks a node that pods are leaving.
-	firstRecheck = time.Second
-	maxRecheck   = 5 * time.Second
+	// minRecheck and maxRecheck are the shortest and the longest time between two checks of a node that pods are
+	// leaving.
+	minRecheck = time.Second
+	maxRecheck = 5 * time.Second
 
-	// idleRecheck is the longest time between two checks a node where nothing is expected to happen.
+	// idleRecheck is the longest time between two checks of a node on which nothing is expected to happen.
 	idleRecheck = time.Minute
 
-	// linger is how long after the deadline, and after the end of its grace, a terminating pod is waited for: the
-	// kubelet needs a moment to end the containers and to report it.
-	linger = 10 * time.Second
+	// terminationLeeway is how long the drain waits for a terminating pod after both the deadline and the end of the pod's
+	// grace period. The kubelet needs some time to end the containers and to report it.
+	terminationLeeway = 10 * time.Second
 
-	// slowToDetach is after how long a terminating pod is named as one that holds up the drain.
-	slowToDetach = time.Minute
+	// slowTermination is how long a pod may be terminating before it is reported as blocking the drain.
+	slowTermination = time.Minute
 
-	// NotReadyPatience is how long a terminating pod is waited for, after the end of its grace, on a node that reports
-	// and is not Ready: with a dead container runtime or a disk that is read-only its kubelet will never end it. It is
-	// as long as Kubernetes leaves pods on such a node by default.
+	// NotReadyPatience is how long a terminating pod is waited for after the end of its grace period, on a node that
+	// reports but is not Ready. If the container runtime is dead or a disk is read-only, the kubelet never ends the pod.
+	// Kubernetes leaves pods on such a node for the same time by default.
 	NotReadyPatience = 5 * time.Minute
 
-	// deletePatience is how long the deletion of a pod is tried, in vain, before the drain goes on without it.
+	// deletePatience is how long failed deletions of a pod are retried before the drain continues without the pod.
 	deletePatience = time.Minute
 )
 
@@ -38,75 +39,77 @@ const (
 type Action string
 
 const (
-	// Skip leaves the pod where it is, until its node goes: it is bound to the node.
+	// Skip leaves the pod on the node, because it is bound to the node.
 	Skip Action = "skip"
-	// Ignore takes no notice of the pod: it has ended, or nothing can be waited for.
+	// Ignore does not wait for the pod, because it has ended, or because waiting cannot succeed.
 	Ignore Action = "ignore"
-	// Await waits for a terminating pod to leave.
+	// Await waits until a terminating pod is gone.
 	Await Action = "await"
-	// Block does nothing to the pod yet: its turn comes later.
+	// Block does nothing to the pod yet: its turn comes later, or the next attempt is not due.
 	Block Action = "hold"
-	// Evict asks the API server to evict the pod, as far as PodDisruptionBudgets allow.
+	// Evict asks the API server to evict the pod if its PodDisruptionBudgets allow it.
 	Evict Action = "evict"
-	// Delete deletes the pod whatever PodDisruptionBudgets say, or shortens the grace of one that is terminating.
+	// Delete deletes the pod regardless of PodDisruptionBudgets, or shortens the grace period of a terminating pod.
 	Delete Action = "delete"
 )
 
-// Input is what a plan is made from.
+// Input is the input of Plan.
 type Input struct {
 	// Pods are all pods of the node.
 	Pods []corev1.Pod
 	// Now is the time of the plan.
 	Now time.Time
-	// Start and Deadline of the drain. A zero Deadline means that there is none: then PodDisruptionBudgets hold for ever.
+	// Start and Deadline are the start and the deadline of the drain. A zero Deadline means that there is none:
+	// PodDisruptionBudgets are then respected without a time limit.
 	Start, Deadline time.Time
-	// NodeReachable is false when the node's kubelet is silent: nobody can confirm the end of a pod there.
+	// NodeReachable is false if the node's kubelet does not report: then nothing can confirm that a pod has ended.
 	NodeReachable bool
-	// NotReadySince is since when the node's kubelet reports that the node is not Ready, zero if it does not.
+	// NotReadySince is since when the node's kubelet reports that the node is not Ready. It is zero if the node is Ready
+	// or does not report.
 	NotReadySince time.Time
-	// Orphaned holds the UIDs of DaemonSets that no longer exist. Their pods are evicted like others, since nobody puts
-	// them back.
+	// Orphaned contains the UIDs of DaemonSets that no longer exist. Their pods are evicted like others, because no
+	// controller creates them again.
 	Orphaned map[types.UID]bool
-	// Successors are pods that appeared on the node after a pod of the same controller was evicted from it, by their
-	// UIDs, and how long after that they were first seen.
+	// Successors are pods that appeared on the node after a pod of the same controller was evicted from it, by their UIDs.
+	// The value is how long after the eviction the pod was first seen.
 	Successors map[types.UID]time.Duration
-	// Tries is what came of earlier attempts, by UID of the pod.
-	Tries map[types.UID]Try
-	// RecheckAfter is the Look of the previous decision, 0 at first.
+	// Attempts are the results of earlier attempts, by UID of the pod.
+	Attempts map[types.UID]Attempt
+	// RecheckAfter is Decision.RecheckAfter of the previous decision, or 0 for the first one.
 	RecheckAfter time.Duration
 }
 
-// Try is what came of the attempts to evict or to delete a pod that is still there.
-type Try struct {
-	// Failures is the number of attempts in vain.
+// Attempt is the result of the attempts to evict or to delete a pod that still exists.
+type Attempt struct {
+	// Failures is the number of failed attempts.
 	Failures int
-	// NotBefore is when to try again.
+	// NotBefore is the earliest time of the next attempt.
 	NotBefore time.Time
-	// Deleting is since when deletion, and no longer eviction, has been tried; zero before.
+	// Deleting is since when the pod is deleted instead of evicted. It is zero before.
 	Deleting time.Time
-	// Refused is set when a PodDisruptionBudget refuses the eviction. Budgets are those that do, as far as they could be
-	// found out.
+	// Refused is set if a PodDisruptionBudget refuses the eviction. Budgets are the names of such budgets, as far as they
+	// are known.
 	Refused bool
 	Budgets []string
-	// Never is set when those budgets, as they are, can never allow it.
+	// Never is set if those budgets, in their current form, can never allow the eviction.
 	Never bool
-	// Why the last attempt failed, for people.
+	// Why explains to users why the last attempt failed.
 	Why string
 }
 
 // Decision is what to do with the pods of a node now.
 type Decision struct {
-	// Steps has one entry per pod, in the order in which to act.
+	// Steps contains one entry per pod, in the order of execution.
 	Steps []Step
-	// Done is true when no pod is left to wait for.
+	// Done is true if there is no pod left to wait for.
 	Done bool
-	// Forced is true when the deadline is so near that a pod that is still there is deleted, or was.
+	// Forced is true if the deadline is so near that at least one remaining pod is deleted, or was deleted.
 	Forced bool
-	// RecheckAfter is the time between two checks while pods are leaving; it goes into the next Input.
+	// RecheckAfter is the time between two checks while pods are leaving. It is part of the next Input.
 	RecheckAfter time.Duration
-	// Next is when to check again at the latest, 0 when done.
+	// Next is when to check again at the latest. It is 0 if the drain is done.
 	Next time.Duration
-	// Blocked are the pods that hold up the drain, in order of their names.
+	// Blocked are the pods that block the drain, sorted by name.
 	Blocked []Blocker
 }
 
@@ -114,75 +117,76 @@ type Decision struct {
 type Step struct {
 	Pod types.NamespacedName
 	UID types.UID
-	// Action to take.
+	// Action is what to do with the pod.
 	Action Action
-	// Grace in seconds for Delete, at least 1. For Evict, 0 leaves it to the pod.
+	// Grace is the grace period for Delete in seconds, at least 1. For Evict, 0 means the grace period of the pod.
 	Grace int64
-	// Why in words.
+	// Why explains the action.
 	Why string
-	// Slow is true for a pod that has been terminating for a long time.
+	// Slow is true if the pod has been terminating for a long time.
 	Slow bool
-	// Left is true for a pod that is ignored although it may still be running.
+	// Left is true if the pod is ignored although it may still be running.
 	Left bool
 
 	turn     turn
 	priority int32
-	forced   bool // its moment has come
-	// trigger is when something is due for this pod, zero if that depends on others.
-	notify time.Time
+	forced   bool // the time has come from which the pod is deleted
+	// dueAt is when the pod needs attention, or zero if that depends on something else.
+	dueAt time.Time
 }
 
-// Blocker is a pod that holds up a drain.
+// Blocker is a pod that blocks a drain.
 type Blocker struct {
 	Pod types.NamespacedName
-	// Refused is set when a PodDisruptionBudget refuses its eviction. Budgets are the names of those that do, all in its
-	// namespace, as far as they could be found out.
+	// Refused is set if a PodDisruptionBudget refuses the eviction. Budgets are the names of such budgets in the pod's
+	// namespace, as far as they are known.
 	Refused bool
 	Budgets []string
-	// Never is set when those budgets, as they are, can never allow the eviction.
+	// Never is set if those budgets, in their current form, can never allow the eviction.
 	Never bool
-	// Why in words.
+	// Why explains to users why the pod blocks the drain.
 	Why string
 }
 
 // Plan decides what happens to each pod of a node that is being drained.
 //
-// Pods that are bound to their node (mirror pods, those of a DaemonSet that exists, and successors that come back to
-// the node) are skipped, those that have ended are ignored. Of the rest, workload pods are evicted first, critical ones
-// when no workload pod is left, and pods that tolerate the cordon after all others.
-// PodDisruptionBudgets hold until deadline − min(grace, deadline length / 2); from then a pod is deleted with what
-// remains of its grace, at least a second, whether or not its turn has come. A pod that does not leave although it was
-// reported to, is waited for until shortly after the deadline.
+// Plan skips pods that are bound to their node: mirror pods, pods of a DaemonSet that exists, and successors that
+// return to the node. It ignores pods that have ended. It evicts workload pods first, critical pods when no workload
+// pod is left, and pods that tolerate the cordon last.
+//
+// PodDisruptionBudgets are respected until deadline − min(grace, length of the drain / 2). From then on, Plan deletes
+// the pod with what is left of its grace period, at least one second, whether or not its turn has come. A pod that does
+// not end although it was deleted is waited for until shortly after the deadline.
 func Plan(in Input) Decision {
 	p := planner{Input: in, deadline: deadline{start: in.Start, end: in.Deadline}}
 	d := Decision{Steps: make([]Step, 0, len(in.Pods))}
 	for i := range in.Pods {
 		d.Steps = append(d.Steps, p.step(&in.Pods[i]))
 	}
-	slices.SortStableFunc(d.Steps, inTurn)
-	p.blockLater(d.Steps)
+	slices.SortStableFunc(d.Steps, compareSteps)
+	p.blockLaterTurns(d.Steps)
 
 	d.Done = !slices.ContainsFunc(d.Steps, Step.pending)
 	d.Forced = slices.ContainsFunc(d.Steps, func(s Step) bool { return s.forced && s.pending() })
 	if !d.Done {
-		d.RecheckAfter, d.Next = p.pace(d.Steps)
+		d.RecheckAfter, d.Next = p.nextCheck(d.Steps)
 	}
-	d.Blocked = blockers(d.Steps, in.Tries)
+	d.Blocked = blockers(d.Steps, in.Attempts)
 	return d
 }
 
-// pending shows whether the drain waits for the pod of this step.
+// pending reports whether the drain waits for the pod of this step.
 func (s Step) pending() bool {
 	return s.Action != Skip && s.Action != Ignore
 }
 
-// leave lets the drain go on without the pod.
-func (s *Step) leave(why string) {
+// leaveBehind lets the drain continue without the pod.
+func (s *Step) leaveBehind(why string) {
 	s.Action, s.Left, s.Why = Ignore, true, why
 }
 
-// inTurn orders steps by their turn, then by name, so that equal states make equal plans.
-func inTurn(a, b Step) int {
+// compareSteps compares steps by their turn, then by name, so that equal states result in equal plans.
+func compareSteps(a, b Step) int {
 	return cmp.Or(
 		cmp.Compare(a.turn, b.turn),
 		cmp.Compare(a.priority, b.priority),
@@ -197,7 +201,7 @@ type planner struct {
 	deadline deadline
 }
 
-// step decides about one pod as if it were its turn.
+// step decides about one pod as if its turn had come.
 func (p *planner) step(pod *corev1.Pod) Step {
 	s := Step{
 		Pod:      types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name},
@@ -209,42 +213,42 @@ func (p *planner) step(pod *corev1.Pod) Step {
 	owner := daemonSetOf(pod)
 	switch {
 	case isMirror(pod):
-		s.Action, s.Why = Skip, "mirror pod: it ends with the node"
+		s.Action, s.Why = Skip, "mirror pod, which ends with the node"
 	case isFinished(pod):
-		s.Action, s.Why = Ignore, "it has ended: "+string(pod.Status.Phase)
+		s.Action, s.Why = Ignore, "the pod has ended: "+string(pod.Status.Phase)
 	case owner != nil && !p.Orphaned[owner.UID]:
-		s.Action, s.Why = Skip, fmt.Sprintf("the DaemonSet %q would put it back", owner.Name)
-	case p.comesBack(pod):
-		s.Action, s.Why = Skip, "its controller puts it back onto the cordoned node"
+		s.Action, s.Why = Skip, fmt.Sprintf("DaemonSet %q would create the pod again", owner.Name)
+	case p.wouldReturn(pod):
+		s.Action, s.Why = Skip, "its controller creates the pod again on the cordoned node"
 	case p.deadline.over(p.Now) && pod.CreationTimestamp.After(p.Start):
-		s.leave("created after the drain began, whose deadline has passed")
+		s.leaveBehind("created during the drain, whose deadline has passed")
 	case isTerminating(pod):
 		p.terminating(pod, &s)
 	case s.forced:
-		p.delete(&s, p.deadline.remaining(grace(pod), p.Now), "the deadline is near")
+		p.delete(&s, p.deadline.remaining(grace(pod), p.Now), "the drain deadline is near")
 	default:
 		p.evictable(pod, &s)
 	}
 	return s
 }
 
-// terminating decides about a pod that was asked to end.
+// terminating decides about a pod that is terminating.
 func (p *planner) terminating(pod *corev1.Pod, s *Step) {
 	if !p.NodeReachable {
-		s.leave("terminating on an unreachable node: nobody can confirm its end")
+		s.leaveBehind("terminating on an unreachable node, whose kubelet cannot confirm that the pod has ended")
 		return
 	}
 	ends := pod.DeletionTimestamp.Time
 	if stuckAt, ok := p.stuck(ends); ok && !p.Now.Before(stuckAt) {
-		s.leave("terminating on a node that is not Ready: its kubelet cannot end it")
+		s.leaveBehind("terminating on a node that is not Ready, whose kubelet does not end the pod")
 		return
 	}
-	if goneAt, ok := p.deadline.lingering(ends); ok && !p.Now.Before(goneAt) {
-		s.leave("still terminating after the deadline")
+	if goneAt, ok := p.deadline.countsAsGoneAt(ends); ok && !p.Now.Before(goneAt) {
+		s.leaveBehind("still terminating after the drain deadline")
 		return
 	}
 
-	// A second deletion of a pod that has no grace period, or one of 0, would remove it at once.
+	// If the pod has no grace period, or one of 0, a second deletion would remove the pod at once.
 	var given time.Duration
 	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil && *seconds > 0 {
 		given = boundedGrace(*seconds)
@@ -252,21 +256,21 @@ func (p *planner) terminating(pod *corev1.Pod, s *Step) {
 	left := p.deadline.remaining(given, p.Now)
 	if moment, ok := p.deadline.moment(given); ok && ends.After(p.deadline.end) && left < int64(given/time.Second) {
 		if !p.Now.Before(moment) {
-			p.delete(s, left, "its grace lasts beyond the deadline")
+			p.delete(s, left, "its grace period ends after the drain deadline")
 			return
 		}
-		s.notify = moment
+		s.dueAt = moment
 	}
 
 	s.Action, s.Why = Await, "terminating"
-	if since := ends.Add(-given); p.Now.Sub(since) >= slowToDetach {
+	if since := ends.Add(-given); p.Now.Sub(since) >= slowTermination {
 		s.Slow = true
 		s.Why = "terminating since " + since.UTC().Format(time.RFC3339)
 	}
 }
 
-// stuck returns when a pod that ought to have ended at the given time counts as gone, on a node that is not Ready.
-// The drain itself must have lasted as long: its start is by our own clock, and moves with outages.
+// stuck returns when a pod on a node that is not Ready counts as gone. The pod should have ended at the given time. The
+// drain must have lasted for NotReadyPatience too: its start is measured with our own clock and moves with outages.
 func (p *planner) stuck(ends time.Time) (time.Time, bool) {
 	if p.NotReadySince.IsZero() {
 		return time.Time{}, false
@@ -280,16 +284,17 @@ func (p *planner) stuck(ends time.Time) (time.Time, bool) {
 	return since.Add(NotReadyPatience), true
 }
 
-// delete decides to delete a pod, unless that was tried a moment ago, or in vain for so long that the drain goes on.
+// delete decides to delete a pod, unless the previous attempt was just now. It leaves the pod behind if deletions have
+// failed for deletePatience.
 func (p *planner) delete(s *Step, grace int64, why string) {
 	s.forced = true
-	if try := p.Tries[s.UID]; !try.Deleting.IsZero() {
+	if try := p.Attempts[s.UID]; !try.Deleting.IsZero() {
 		if p.deadline.over(p.Now) && !p.Now.Before(try.Deleting.Add(deletePatience)) {
-			s.leave("it cannot be deleted: " + try.Why)
+			s.leaveBehind("the pod cannot be deleted: " + try.Why)
 			return
 		}
 		if p.Now.Before(try.NotBefore) {
-			s.Action, s.Why, s.notify = Block, "its deletion failed: "+try.Why, try.NotBefore
+			s.Action, s.Why, s.dueAt = Block, "its deletion failed: "+try.Why, try.NotBefore
 			return
 		}
 	}
@@ -298,40 +303,41 @@ func (p *planner) delete(s *Step, grace int64, why string) {
 
 // evictable decides about a pod that PodDisruptionBudgets still protect.
 func (p *planner) evictable(pod *corev1.Pod, s *Step) {
-	if try, tried := p.Tries[s.UID]; tried && p.Now.Before(try.NotBefore) {
-		s.Action, s.Why, s.notify = Block, try.Why, try.NotBefore
+	if try, tried := p.Attempts[s.UID]; tried && p.Now.Before(try.NotBefore) {
+		s.Action, s.Why, s.dueAt = Block, try.Why, try.NotBefore
 	} else {
-		s.Action, s.Why = Evict, s.turn.evicted()
+		s.Action, s.Why = Evict, s.turn.whyEvicted()
 		if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil && *seconds == 0 {
 			s.Grace = int64(minGrace / time.Second)
 		}
 	}
-	if moment, ok := p.deadline.moment(grace(pod)); ok && (s.notify.IsZero() || moment.Before(s.notify)) {
-		s.notify = moment
+	if moment, ok := p.deadline.moment(grace(pod)); ok && (s.dueAt.IsZero() || moment.Before(s.dueAt)) {
+		s.dueAt = moment
 	}
 }
 
-// blockLater takes back the evictions of pods whose turn comes after that of a pod that is there. Their moment holds.
-func (p *planner) blockLater(steps []Step) {
+// blockLaterTurns withdraws the evictions of pods whose turn comes after that of a pod that still exists. The times
+// from which these pods are deleted still apply.
+func (p *planner) blockLaterTurns(steps []Step) {
 	i := slices.IndexFunc(steps, Step.pending)
 	if i < 0 {
 		return
 	}
-	first := steps[i].turn // The steps are in turn.
+	first := steps[i].turn // The steps are sorted by turn.
 	for i := range steps {
 		if s := &steps[i]; s.turn > first && s.Action == Evict {
-			s.Action, s.Grace, s.Why = Block, 0, s.turn.blocked()
+			s.Action, s.Grace, s.Why = Block, 0, s.turn.whyBlocked()
 		}
 	}
 }
 
-// pace returns the time between two checks while pods are leaving, and when to look next.
-func (p *planner) pace(steps []Step) (recheck, next time.Duration) {
-	recheck = min(max(2*p.RecheckAfter, firstRecheck), maxRecheck)
+// nextCheck returns the time between two checks while pods are leaving, and the time of the next check.
+func (p *planner) nextCheck(steps []Step) (recheck, next time.Duration) {
+	recheck = min(max(2*p.RecheckAfter, minRecheck), maxRecheck)
 	next = idleRecheck
 	for _, s := range steps {
 		if s.Action == Evict || s.Action == Delete {
-			recheck = firstRecheck
+			recheck = minRecheck
 		}
 	}
 	for _, s := range steps {
@@ -339,19 +345,19 @@ func (p *planner) pace(steps []Step) (recheck, next time.Duration) {
 		case Evict, Delete, Await:
 			next = min(next, recheck)
 		}
-		if s.pending() && s.notify.After(p.Now) {
-			next = min(next, s.notify.Sub(p.Now))
+		if s.pending() && s.dueAt.After(p.Now) {
+			next = min(next, s.dueAt.Sub(p.Now))
 		}
 	}
 	return recheck, next
 }
 
-// blockers returns the pods that hold up the drain: those whose eviction or deletion failed, and those that are slow to
-// leave. Pods that are leaving or have yet to be asked hold up nothing.
-func blockers(steps []Step, tries map[types.UID]Try) []Blocker {
+// blockers returns the pods that block the drain: pods whose eviction or deletion failed, and pods that are slow to
+// terminate. Pods that are terminating normally, or that were not evicted yet, do not block the drain.
+func blockers(steps []Step, attempts map[types.UID]Attempt) []Blocker {
 	var all []Blocker
 	for _, s := range steps {
-		try, tried := tries[s.UID]
+		try, tried := attempts[s.UID]
 		switch {
 		case !s.pending():
 		case s.Slow:

@@ -15,31 +15,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestDrainsArePoliteAndEnd carries out the plans for many random nodes in a world of its own, in which budgets refuse,
-// pods take their time, some never leave and others cannot be deleted. It protects I7: nothing is deleted before its
-// moment or without grace, and no pod is passed over; and that a drain comes to its end.
+// TestRandomDrainsRespectBudgetsAndEnd executes the plans for many random nodes in a simulated world. In it, budgets
+// refuse evictions, pods take time to end, some never end, and others cannot be deleted. It checks invariant I7 (no pod
+// is deleted too early or without a grace period, and none is forgotten), and that every drain ends.
 //
 // Rule: budgets-hold-until-deadline.
-func TestDrainsArePoliteAndEnd(t *testing.T) {
+func TestRandomDrainsRespectBudgetsAndEnd(t *testing.T) {
 	for seed := range uint64(500) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { newWorld(seed).drain(t) })
 	}
 }
 
-// world is one node and its pods, with an API server and a kubelet that do what the real ones do as far as it matters.
+// world is one node with its pods, and the relevant behaviour of an API server and a kubelet.
 type world struct {
 	now, start, deadline time.Time
 	reachable            bool
 	pods                 []*worldPod
-	tries                map[types.UID]Try
+	attempts             map[types.UID]Attempt
 }
 
 type worldPod struct {
 	corev1.Pod
-	protectedUntil time.Time // by a budget
-	undeletable    bool      // an admission webhook refuses
-	stuck          bool      // a finalizer, or a kubelet that cannot end it
-	tried          bool
+	protectedUntil time.Time // a budget refuses evictions until then
+	undeletable    bool      // an admission webhook refuses deletions
+	stuck          bool      // the pod never ends, because of a finalizer or its kubelet
+	tried          bool      // an eviction or deletion was sent
 }
 
 func newWorld(seed uint64) *world {
@@ -79,7 +79,7 @@ func newWorld(seed uint64) *world {
 func (w *world) drain(t *testing.T) {
 	var recheck time.Duration
 	for pass := 0; ; pass++ {
-		in := Input{Now: w.now, Start: w.start, Deadline: w.deadline, NodeReachable: w.reachable, Tries: w.tries,
+		in := Input{Now: w.now, Start: w.start, Deadline: w.deadline, NodeReachable: w.reachable, Attempts: w.attempts,
 			RecheckAfter: recheck}
 		for _, p := range w.pods {
 			in.Pods = append(in.Pods, p.Pod)
@@ -90,26 +90,26 @@ func (w *world) drain(t *testing.T) {
 			break
 		}
 		if d.Next <= 0 {
-			t.Fatalf("%s: not done, and no next check", w.now)
+			t.Fatalf("%s: the drain is not done and has no next check", w.now)
 		}
 		w.apply(t, d)
 		recheck = d.RecheckAfter
 		w.pass(d.Next)
 		if pass > 20_000 {
-			t.Fatalf("no end after %d passes, at %s", pass, w.now.Sub(w.start))
+			t.Fatalf("the drain does not end within %d passes, until %s", pass, w.now.Sub(w.start))
 		}
 	}
 	for _, p := range w.pods {
 		if !isMirror(&p.Pod) && daemonSetOf(&p.Pod) == nil && !isFinished(&p.Pod) && !p.tried {
-			t.Errorf("the drain was done at %s without having tried %s", w.now.Sub(w.start), p.Name)
+			t.Errorf("the drain was done at %s without an attempt for %s", w.now.Sub(w.start), p.Name)
 		}
 	}
-	if end := w.deadline.Add(deletePatience + linger + maxRecheck); w.now.After(end) {
+	if end := w.deadline.Add(deletePatience + terminationLeeway + maxRecheck); w.now.After(end) {
 		t.Errorf("the drain took until %s, more than %s", w.now.Sub(w.start), end.Sub(w.start))
 	}
 }
 
-// checkTurns protects that no pod is evicted while one of an earlier turn is there.
+// checkTurns checks that no pod is evicted before all pods of earlier turns are gone.
 func (w *world) checkTurns(t *testing.T, d Decision) {
 	for _, s := range d.Steps {
 		if s.Action == Evict && slices.ContainsFunc(d.Steps, func(other Step) bool {
@@ -139,24 +139,24 @@ func (w *world) apply(t *testing.T, d Decision) {
 			continue
 		}
 		p.tried = true
-		_, try := judge(s.Action, err, w.tries[s.UID], w.now)
-		if w.tries == nil {
-			w.tries = map[types.UID]Try{}
+		_, try := resultOf(s.Action, err, w.attempts[s.UID], w.now)
+		if w.attempts == nil {
+			w.attempts = map[types.UID]Attempt{}
 		}
-		if delete(w.tries, s.UID); try.Failures > 0 {
-			w.tries[s.UID] = try
+		if delete(w.attempts, s.UID); try.Failures > 0 {
+			w.attempts[s.UID] = try
 		}
 	}
 }
 
-// checkPolite is I7 in other words than the planner's.
+// checkPolite checks invariant I7 with a calculation that does not use the planner's.
 func (w *world) checkPolite(t *testing.T, p *worldPod, s Step) {
 	if s.Grace < 1 {
-		t.Errorf("%s is deleted with grace %d", p.Name, s.Grace)
+		t.Errorf("%s is deleted with a grace period of %d s", p.Name, s.Grace)
 	}
 	if isTerminating(&p.Pod) {
 		if ends := w.now.Add(time.Duration(s.Grace+1) * time.Second); ends.Before(w.deadline) {
-			t.Errorf("the grace of %s is cut to %d s, %s before the deadline", p.Name, s.Grace, w.deadline.Sub(w.now))
+			t.Errorf("the grace period of %s is shortened to %d s, %s before the deadline", p.Name, s.Grace, w.deadline.Sub(w.now))
 		}
 		return
 	}
@@ -166,7 +166,7 @@ func (w *world) checkPolite(t *testing.T, p *worldPod, s Step) {
 	}
 	early := min(asked, w.deadline.Sub(w.start).Seconds()/2)
 	if left := w.deadline.Sub(w.now).Seconds(); left > early {
-		t.Errorf("%s (grace %v s) is deleted %v s before the deadline, more than %v", p.Name, asked, left, early)
+		t.Errorf("%s (grace period %v s) is deleted %v s before the deadline, more than %v", p.Name, asked, left, early)
 	}
 }
 
@@ -185,7 +185,8 @@ func (w *world) evict(p *worldPod, s Step) error {
 
 func graceOf(p *worldPod) time.Duration { return grace(&p.Pod) }
 
-// delete is what the API server does: the first deletion gives a grace period, later ones can only shorten it.
+// delete deletes a pod as the API server does: the first deletion sets the grace period, later ones can only shorten
+// it.
 func (w *world) delete(p *worldPod, grace int64) error {
 	if p.undeletable {
 		return errors.New("denied")
@@ -200,7 +201,7 @@ func (w *world) delete(p *worldPod, grace int64) error {
 	return nil
 }
 
-// pass lets time go by, in which the kubelet removes what has ended.
+// pass advances the clock. The kubelet removes pods that have ended.
 func (w *world) pass(d time.Duration) {
 	w.now = w.now.Add(d)
 	var left []*worldPod
@@ -212,8 +213,8 @@ func (w *world) pass(d time.Duration) {
 	w.pods = left
 }
 
-// FuzzPlan makes pods of whatever bytes it gets. No input makes Plan panic, forget a pod, delete one without grace or
-// before its moment, or wait without a time to check again.
+// FuzzPlan creates pods from random bytes. Plan must not panic, forget a pod, delete one without a grace period or too
+// early, or wait without a time for the next check.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{}, int64(0), int64(0), int64(0), true)
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07some pods with strange \xff\xff\xff\xff\xff values"), int64(60),
@@ -224,14 +225,14 @@ func FuzzPlan(f *testing.F) {
 		b := bytesSource(data)
 		in := Input{
 			Now: time.Unix(now%1e10, 0), Start: time.Unix(start%1e10, 0), Deadline: time.Unix(end%1e10, 0),
-			NodeReachable: reachable, Tries: map[types.UID]Try{}, Orphaned: map[types.UID]bool{"daemons": b.bool()},
+			NodeReachable: reachable, Attempts: map[types.UID]Attempt{}, Orphaned: map[types.UID]bool{"daemons": b.bool()},
 			RecheckAfter: time.Duration(b.int64()),
 		}
 		for len(b) > 0 && len(in.Pods) < 50 {
 			pod := b.pod(in.Now)
 			in.Pods = append(in.Pods, pod)
 			if b.bool() {
-				in.Tries[pod.UID] = Try{
+				in.Attempts[pod.UID] = Attempt{
 					Failures: int(b.int64()), NotBefore: in.Now.Add(time.Duration(b.int64())), Why: "because",
 				}
 			}
@@ -244,7 +245,7 @@ func FuzzPlan(f *testing.F) {
 		for _, s := range d.Steps {
 			pending = pending || s.Action != Skip && s.Action != Ignore
 			if s.Action == Delete && s.Grace < 1 {
-				t.Errorf("%s is deleted with grace %d", s.Pod, s.Grace)
+				t.Errorf("%s is deleted with a grace period of %d s", s.Pod, s.Grace)
 			}
 			if s.Action == Delete && in.Now.Before(in.Start.Add(in.Deadline.Sub(in.Start)/2)) && in.Now.Before(in.Deadline) {
 				t.Errorf("%s is deleted in the first half of the drain", s.Pod)
@@ -259,7 +260,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// bytesSource takes values from fuzzed bytes, zeros when they are used up.
+// bytesSource reads values from fuzzed bytes. It returns zeros when they are used up.
 type bytesSource []byte
 
 func (b *bytesSource) byte() (c byte) {
@@ -271,7 +272,7 @@ func (b *bytesSource) byte() (c byte) {
 
 func (b *bytesSource) bool() bool { return b.byte()&1 == 1 }
 
-// int64 is extreme as often as not.
+// int64 returns an extreme value about every second time.
 func (b *bytesSource) int64() int64 {
 	c := b.byte()
 	value := int64(int8(b.byte()))

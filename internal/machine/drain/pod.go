@@ -8,26 +8,28 @@ import (
 )
 
 const (
-	// defaultGrace is what the API server would have written into a pod without a termination grace period.
+	// defaultGrace is the default of the API server for pods without a termination grace period.
 	defaultGrace = 30 * time.Second
 
-	// minGrace is the least that a pod is given: with 0 the API server would remove the pod while its containers run.
+	// minGrace is the shortest grace period that a pod gets. With 0, the API server would remove the pod while its
+	// containers run.
 	minGrace = time.Second
 
-	// maxGrace keeps hostile grace periods within what a Duration can hold.
+	// maxGrace limits grace periods to what a Duration can hold.
 	maxGrace = 365 * 24 * time.Hour
 
-	// criticalPriority is where the priorities reserved for the system begin.
+	// criticalPriority is the lowest of the priorities that are reserved for the system.
 	criticalPriority = 2_000_000_000
 )
 
-// isMirror tells the image of a static pod: the kubelet makes it anew as often as it is deleted.
+// isMirror reports whether a pod is the mirror pod of a static pod. The kubelet creates it again whenever it is
+// deleted.
 func isMirror(pod *corev1.Pod) bool {
 	_, found := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return found
 }
 
-// isFinished tells a pod whose containers have all ended for good.
+// isFinished reports whether all containers of a pod have ended permanently.
 func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -36,7 +38,7 @@ func isTerminating(pod *corev1.Pod) bool {
 	return !pod.DeletionTimestamp.IsZero()
 }
 
-// isCritical tells a pod of the system, which workloads may need until they are gone.
+// isCritical reports whether a pod belongs to the system, so that workloads may need it until they are gone.
 func isCritical(pod *corev1.Pod) bool {
 	switch pod.Spec.PriorityClassName {
 	case "system-cluster-critical", "system-node-critical":
@@ -52,8 +54,8 @@ func priority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// daemonSetOf returns the DaemonSet that puts the pod onto its node, nil if none does. The group is not asked for:
-// also the DaemonSets of others put a new pod onto a cordoned node as soon as the old one is gone.
+// daemonSetOf returns the DaemonSet that controls the pod, or nil if none does. It does not check the API group,
+// because DaemonSets of other API groups create a new pod on a cordoned node too as soon as the old one is gone.
 func daemonSetOf(pod *corev1.Pod) *metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
 		return owner
@@ -61,7 +63,7 @@ func daemonSetOf(pod *corev1.Pod) *metav1.OwnerReference {
 	return nil
 }
 
-// grace returns the time that the pod asks for between its termination signal and its end, at least minGrace.
+// grace returns the grace period of the pod, at least minGrace.
 func grace(pod *corev1.Pod) time.Duration {
 	if pod.Spec.TerminationGracePeriodSeconds == nil {
 		return defaultGrace

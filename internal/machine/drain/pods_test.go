@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// noon is when the drains of the pure tests begin.
+// noon is when the drains of the tests without an API server begin.
 var noon = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
 func at(d time.Duration) time.Time { return noon.Add(d) }
 
 type podOption func(*corev1.Pod)
 
-// aPod makes a running pod named "namespace/name", whose UID is its name.
+// aPod returns a running pod with the name "namespace/name", whose UID is its name.
 func aPod(name string, options ...podOption) corev1.Pod {
 	namespace, name, _ := strings.Cut(name, "/")
 	pod := corev1.Pod{
@@ -60,7 +60,7 @@ func mirror(p *corev1.Pod) {
 	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 }
 
-// terminating gives a pod the deletion that the API server would have recorded at the given time.
+// terminating marks a pod as deleted at the given time, as the API server would.
 func terminating(since time.Time, grace int64) podOption {
 	return func(p *corev1.Pod) {
 		ends := metav1.NewTime(since.Add(time.Duration(grace) * time.Second))

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// TestReportIsRewrittenSparingly protects that a drain with changing blockers costs no more than two writes a minute.
+// TestReportChangesRarely checks that a drain with changing blockers causes at most two writes per minute.
 //
 // Rule: drain-names-blockers.
-func TestReportIsRewrittenSparingly(t *testing.T) {
+func TestReportChangesRarely(t *testing.T) {
 	var r report
 	steps := []struct {
 		name           string
@@ -17,14 +17,14 @@ func TestReportIsRewrittenSparingly(t *testing.T) {
 		want           string
 		wait           time.Duration
 	}{
-		{"the first one", 0, "draining", "", "draining", 0},
-		{"what follows comes at once", time.Second, "blocked by a", "a", "blocked by a", 0},
-		{"the same in other words does not", 2 * time.Second, "blocked by a, still", "a", "blocked by a", 0},
+		{"the first report", 0, "draining", "", "draining", 0},
+		{"the next report appears at once", time.Second, "blocked by a", "a", "blocked by a", 0},
+		{"another text about the same blocker is dropped", 2 * time.Second, "blocked by a, still", "a", "blocked by a", 0},
 		{"another blocker has to wait", 3 * time.Second, "blocked by b", "b", "blocked by a", 28 * time.Second},
-		{"back again", 4 * time.Second, "blocked by a", "a", "blocked by a", 0},
+		{"the first blocker again", 4 * time.Second, "blocked by a", "a", "blocked by a", 0},
 		{"just before half a minute", 31*time.Second - 1, "blocked by b", "b", "blocked by a", 1},
 		{"half a minute later", 31 * time.Second, "blocked by b", "b", "blocked by b", 0},
-		{"none left", time.Hour, "draining", "", "draining", 0},
+		{"no blocker is left", time.Hour, "draining", "", "draining", 0},
 		{"the clock goes back", 0, "blocked by a", "a", "draining", 30 * time.Second},
 	}
 	for _, step := range steps {
@@ -36,7 +36,7 @@ func TestReportIsRewrittenSparingly(t *testing.T) {
 }
 
 // Rule: drain-names-blockers.
-func TestANewReasonIsReportedAtOnce(t *testing.T) {
+func TestNewReasonIsReportedAtOnce(t *testing.T) {
 	var r report
 	steps := []struct {
 		name                   string
@@ -45,14 +45,14 @@ func TestANewReasonIsReportedAtOnce(t *testing.T) {
 		want                   string
 		wait                   time.Duration
 	}{
-		{"the first one", 0, "Draining", "draining", "", "Draining: draining", 0},
+		{"the first report", 0, "Draining", "draining", "", "Draining: draining", 0},
 		{"another reason", time.Second, "Blocked", "blocked by a", "a", "Blocked: blocked by a", 0},
-		{"yet another one", 2 * time.Second, "Forced", "deleting a", "a", "Forced: deleting a", 0},
-		{"only other words", 3 * time.Second, "Forced", "deleting b", "b", "Forced: deleting a", 29 * time.Second},
-		{"and back", 4 * time.Second, "Blocked", "blocked by b", "b", "Blocked: blocked by b", 0},
-		{"the words wait from there", 5 * time.Second, "Blocked", "blocked by c", "c", "Blocked: blocked by b",
+		{"a third reason", 2 * time.Second, "Forced", "deleting a", "a", "Forced: deleting a", 0},
+		{"another subject has to wait", 3 * time.Second, "Forced", "deleting b", "b", "Forced: deleting a", 29 * time.Second},
+		{"an earlier reason", 4 * time.Second, "Blocked", "blocked by b", "b", "Blocked: blocked by b", 0},
+		{"another subject has to wait since then", 5 * time.Second, "Blocked", "blocked by c", "c", "Blocked: blocked by b",
 			29 * time.Second},
-		{"and come", 34 * time.Second, "Blocked", "blocked by c", "c", "Blocked: blocked by c", 0},
+		{"another subject after half a minute", 34 * time.Second, "Blocked", "blocked by c", "c", "Blocked: blocked by c", 0},
 	}
 	for _, step := range steps {
 		wait := r.offer(step.reason, step.message, step.about, at(step.at))

@@ -11,48 +11,48 @@ import (
 
 // Request asks for the drain of a machine's Node.
 type Request struct {
-	// Machine and its UID.
+	// Machine and UID identify the machine.
 	Machine types.NamespacedName
 	UID     types.UID
 
-	// Node to drain and its UID. Without a name there is nothing to drain. Pods of another Node that has taken the name
-	// are left alone.
+	// Node and NodeUID identify the Node to drain. If Node is empty, there is nothing to drain. Pods of another Node with
+	// the same name are not touched.
 	Node    string
 	NodeUID types.UID
 
-	// Start of the drain and its Deadline, both as persisted by the caller, who moves them after an outage of the target
-	// cluster. They are the same in every call for one drain: a Start after the end of the last drain asks for another
-	// one. A zero Deadline means that there is none.
+	// Start and Deadline are stored by the caller, who moves them after an outage of the target cluster. They are the same
+	// in every call for one drain. A Start after the end of the last drain requests another drain. A zero Deadline means
+	// that there is none.
 	Start, Deadline time.Time
 
-	// Announced is true where the Deadline is as early as it is because the Node shows that its instance is about to be
-	// taken away. Nothing is sent then while the Node itself, read anew, no longer shows it: the caller's view was late.
+	// Announced is true if Deadline is early because the Node shows that its instance is about to be removed. In this
+	// case, nothing is sent if a fresh read of the Node no longer shows that: the caller's cache was stale.
 	Announced bool
 
-	// NodeReachable is false when the node's kubelet is silent. Then terminating pods count as gone.
+	// NodeReachable is false if the node's kubelet does not report. Terminating pods then count as gone.
 	NodeReachable bool
 
-	// NotReadySince is since when the node's kubelet reports that the node is not Ready, zero if it does not. Then
-	// terminating pods count as gone after NotReadyPatience.
+	// NotReadySince is since when the node's kubelet reports that the node is not Ready. It is zero if the node is Ready
+	// or does not report. If it is set, terminating pods count as gone after NotReadyPatience.
 	NotReadySince time.Time
 
-	// Epoch is that of the outages that are left out of Start and Deadline, see Options.Epoch.
+	// Epoch is the value of Options.Epoch for which Start and Deadline exclude outages.
 	Epoch uint64
 
-	// Force ends the drain at once, also in the middle, and Skip does not begin it. In both cases no pod is touched any
-	// more.
+	// Force ends the drain at once, even if it is in progress. Skip prevents the drain from starting. In both cases, no
+	// more pods are touched.
 	Force, Skip bool
 }
 
-// needless says why there is nothing to do, empty if there may be.
-func (r Request) needless() string {
+// skipReason returns why there is nothing to do. It is empty if there may be something to do.
+func (r Request) skipReason() string {
 	switch {
 	case r.Force:
-		return "The annotation " + v1beta1.AnnotationForceDelete + " is set."
+		return "The drain was ended by the annotation " + v1beta1.AnnotationForceDelete + "."
 	case r.Skip:
-		return "The annotation " + v1beta1.AnnotationSkipDrain + " is set."
+		return "The drain was skipped because of the annotation " + v1beta1.AnnotationSkipDrain + "."
 	case r.Node == "":
-		return "There is no Node."
+		return "The machine has no Node to drain."
 	}
 	return ""
 }
@@ -65,72 +65,74 @@ func (r Request) equal(other Request) bool {
 	return r == other
 }
 
-// VolumesRequest asks for the wait for the volumes of a drained Node. It makes no sense for an unreachable node whose
-// instance may still run: nobody detaches its volumes. A later Drained than that of a wait that is over asks for
-// another.
+// VolumesRequest asks to wait for the volumes of a drained Node. It is useless for an unreachable node whose instance
+// may still run, because no controller detaches its volumes. A Drained time later than that of a wait that is over
+// requests another wait.
 type VolumesRequest struct {
-	// Machine and its UID.
+	// Machine and UID identify the machine.
 	Machine types.NamespacedName
 	UID     types.UID
 
-	// Node and its UID. Without a name there is nothing to wait for.
+	// Node and NodeUID identify the Node. If Node is empty, there is nothing to wait for.
 	Node    string
 	NodeUID types.UID
 
-	// Reported is status.volumesAttached of the Node. It may come from a cache: it is read anew before it is waited for.
+	// Reported is status.volumesAttached of the Node. It may come from a cache; the Node is read again before anything
+	// waits for it.
 	Reported []corev1.AttachedVolume
 
 	// Drained is when the last pod was gone: Outcome.LastPodGone of the drain, or the transition time of the Drained
-	// condition. For a Node that is out of service it is when it became that. Timeout counts from then.
+	// condition. For a Node that is out of service, it is when the Node was declared so. Timeout counts from Drained.
 	Drained time.Time
 	Timeout time.Duration
 
-	// Epoch is that of the outages that are left out of Drained, see Options.Epoch.
+	// Epoch is the value of Options.Epoch for which Drained excludes outages.
 	Epoch uint64
 
 	// Force ends the wait at once.
 	Force bool
 }
 
-// needless says why there is nothing to do, empty if there may be.
-func (r VolumesRequest) needless() string {
+// skipReason returns why there is nothing to wait for. It is empty if there may be something to wait for.
+func (r VolumesRequest) skipReason() string {
 	switch {
 	case r.Force:
-		return "The annotation " + v1beta1.AnnotationForceDelete + " is set."
+		return "The wait for volumes was ended by the annotation " + v1beta1.AnnotationForceDelete + "."
 	case r.Node == "":
-		return "There is no Node."
+		return "The machine has no Node with volumes."
 	}
 	return ""
 }
 
-// left returns how much of the timeout is left.
+// left returns how much of the timeout remains.
 func (r VolumesRequest) left(now time.Time) time.Duration {
 	return r.Drained.Add(r.Timeout).Sub(now)
 }
 
-// Outcome is where a drain, or the wait for volumes, stands.
+// Outcome is the progress of a drain, or of the wait for volumes.
 type Outcome struct {
-	// Done is true when the machine may go on.
+	// Done is true if the machine may continue.
 	Done bool
 
-	// Reason and Message for the condition Drained or VolumesDetached. While waiting, the message of one reason is
-	// rewritten only when what is in the way changes, and at most every 30 s.
+	// Reason and Message are for the condition Drained or VolumesDetached. While the machine waits, the message of one
+	// reason changes only if the set of blockers changes, and at most every 30 s.
 	Reason, Message string
 
-	// Blocked are the pods that hold up the drain at the moment.
+	// Blocked are the pods that block the drain at the moment.
 	Blocked []Blocker
 
-	// Denied is true while the API server refuses to tell what the drain has to know. Only its administrator can help.
+	// Denied is true while the API server does not allow the controller to read what it needs. Only an administrator can
+	// fix this.
 	Denied bool
 
-	// Attached are the volumes that the wait for volumes is for, as far as it is known at the moment.
+	// Attached are the volumes for which the wait is needed, as far as they are known.
 	Attached []string
 
-	// LastPodGone is when a drain was seen to be done, zero before.
+	// LastPodGone is when the controller saw that the drain was done. It is zero before.
 	LastPodGone time.Time
 }
 
-// looksLike shows whether there is no difference to write down.
-func (o Outcome) looksLike(other Outcome) bool {
+// sameReport reports whether both outcomes have the same reason and message.
+func (o Outcome) sameReport(other Outcome) bool {
 	return o.Done == other.Done && o.Reason == other.Reason && o.Message == other.Message
 }

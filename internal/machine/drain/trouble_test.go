@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestARestartedControllerGoesOn(t *testing.T) {
+func TestRestartedControllerContinuesTheDrain(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.refuse["web"] = refusedBy("web", 0)
 	b.drain("m1")
@@ -22,7 +22,8 @@ func TestARestartedControllerGoesOn(t *testing.T) {
 	b.expectEvictions("web")
 	b.pass(2*time.Hour - 30*time.Second)
 	b.restart(Options{})
-	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDrainForced, "The deadline is near: deleting the pods of node m1.")
+	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDrainForced,
+		"The drain deadline is near: deleting the pods of node m1.")
 	b.runPass("m1")
 	b.expectEvictions()
 	if got := fmt.Sprint(b.deletions); got != "[web 30]" {
@@ -30,7 +31,7 @@ func TestARestartedControllerGoesOn(t *testing.T) {
 	}
 }
 
-func TestAnOutageIsReportedAndSurvived(t *testing.T) {
+func TestDrainReportsAndSurvivesAnOutage(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")), on("m1", aPod("a/web-2")))
 	b.unreachable = errors.New("connection refused")
 	const report = `list the pods of node "m1": connection refused`
@@ -43,7 +44,7 @@ func TestAnOutageIsReportedAndSurvived(t *testing.T) {
 	if _, err := b.Reconcile(context.Background(), reconcile.Request{NamespacedName: key("m1")}); err == nil {
 		t.Error("the pass did not fail")
 	}
-	b.expectEvictions("web-1") // and not the next one
+	b.expectEvictions("web-1") // The pass ends without a try for web-2.
 	b.unreachable, b.onEvict = nil, nil
 	b.pass(time.Minute)
 	b.runPass("m1")
@@ -51,22 +52,21 @@ func TestAnOutageIsReportedAndSurvived(t *testing.T) {
 	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
 }
 
-// TestADrainThatMayNotSeeItsPodsSaysSo protects a person from a machine that waits for ever without a word, and pods
-// that nobody has seen from being killed.
+// A drain without the permission to list pods must report it, and must not delete pods that it cannot see.
 //
 // Rule: drain-names-blockers.
-func TestADrainThatMayNotSeeItsPodsSaysSo(t *testing.T) {
+func TestDrainReportsMissingPermission(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
-	const rejection = ` list the pods of node "m1": pods is forbidden: no. The annotation machinist.dev/force-delete goes on without.`
+	const rejection = ` The error is: list the pods of node "m1": pods is forbidden: no. Grant the permission, or set the annotation machinist.dev/force-delete to delete the machine without a drain.`
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.unreachable = forbidden
 	wanted := request("m1")
 	wanted.Deadline = at(3 * time.Minute)
 	o := b.Drain(context.Background(), wanted)
 	b.expectOutcome(o, false, v1beta1.ReasonDrainError,
-		"What is on node m1 may not be read, and no pod is evicted unseen."+rejection)
+		"Machinist may not read which pods run on node m1, and does not evict pods that it cannot see."+rejection)
 	if !o.Denied {
-		t.Error("it is not said to be a matter of permission")
+		t.Error("Denied is not set")
 	}
 	var waits []time.Duration
 	for b.clock.Now().Before(wanted.Deadline) {
@@ -75,22 +75,22 @@ func TestADrainThatMayNotSeeItsPodsSaysSo(t *testing.T) {
 		b.pass(next)
 	}
 	if got, want := fmt.Sprint(waits), "[2s 4s 8s 16s 32s 1m0s 58s]"; got != want {
-		t.Errorf("tried again after %s, want %s", got, want)
+		t.Errorf("retried after %s, want %s", got, want)
 	}
 	if triggers := b.triggers.take(); triggers != nil {
 		t.Errorf("triggers of %v although there is no change", triggers)
 	}
 	b.runPass("m1")
 	if got := fmt.Sprint(b.triggers.take()); got != "[m1]" {
-		t.Errorf("triggers of %s when the deadline has passed, want [m1]", got)
+		t.Errorf("triggers of %s after the deadline, want [m1]", got)
 	}
 	b.expectOutcome(b.Drain(context.Background(), wanted), false, v1beta1.ReasonDrainError,
-		"The deadline has passed, but what is on node m1 may not be read, and no pod is killed unseen."+rejection)
+		"The drain deadline has passed, but Machinist may not read which pods run on node m1, and does not delete pods that it cannot see."+rejection)
 	if b.evictions != nil || b.deletions != nil {
-		t.Errorf("evictions of %v and deletions of %v", b.evictions, b.deletions)
+		t.Errorf("evicted %v and deleted %v, want neither", b.evictions, b.deletions)
 	}
 
-	// Forced, it goes on; and so it does with the permission, as any other drain that is late.
+	// The drain ends if it is forced. With the permission, it continues like any other late drain.
 	another := New(Options{Target: b.target, Clock: b.clock, Evict: b.evict})
 	forced := wanted
 	forced.Force = true
@@ -107,6 +107,6 @@ func TestADrainThatMayNotSeeItsPodsSaysSo(t *testing.T) {
 	}
 	b.unreachable = forbidden
 	if next := b.runPass("m1"); next != time.Second {
-		t.Errorf("denied again, it is tried again after %s, want 1s", next)
+		t.Errorf("denied again, the drain is retried after %s, want 1s", next)
 	}
 }

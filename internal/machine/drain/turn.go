@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// turn is the order in which the pods of a node are evicted.
+// turn is the position of a pod in the order in which the pods of a node are evicted.
 type turn int
 
 const (
 	workload turn = iota
 	critical
-	// tolerating pods may run on a cordoned node. Storage operators rely on that: other pods need theirs until they end.
+	// tolerating pods may run on a cordoned node. Storage operators rely on this: other pods need theirs until they end.
 	tolerating
 )
 
@@ -28,8 +28,8 @@ func turnOf(pod *corev1.Pod) turn {
 	return workload
 }
 
-// evicted says why a pod is evicted now.
-func (t turn) evicted() string {
+// whyEvicted returns why a pod is evicted now.
+func (t turn) whyEvicted() string {
 	switch t {
 	case critical:
 		return "critical pod, and no workload pod is left"
@@ -39,12 +39,12 @@ func (t turn) evicted() string {
 	return "workload pod"
 }
 
-// blocked says why a pod is not evicted yet.
-func (t turn) blocked() string {
+// whyBlocked returns why a pod is not evicted yet.
+func (t turn) whyBlocked() string {
 	if t == tolerating {
-		return "pod that tolerates the cordon: other pods go first"
+		return "pod that tolerates the cordon: other pods are evicted first"
 	}
-	return "critical pod: workload pods go first"
+	return "critical pod: workload pods are evicted first"
 }
 
 // toleratesCordon reports whether a scheduler may put the pod onto a cordoned node.
@@ -59,29 +59,29 @@ func toleratesCordon(pod *corev1.Pod) bool {
 	return false
 }
 
-// schedulerLag is how long after a node was cordoned a scheduler may still put a pod onto it that does not tolerate
-// that, because its cache is late.
+// schedulerLag is how long after a node was cordoned the scheduler may still assign a pod to it that does not tolerate
+// the cordon, because its cache lags behind.
 const schedulerLag = 10 * time.Second
 
-// comesBack reports whether a pod is the successor of one that was evicted from this node, and would have another one
-// if it were evicted as well: it tolerates the cordon, or its controller names the node.
-func (p *planner) comesBack(pod *corev1.Pod) bool {
+// wouldReturn reports whether a pod is the successor of one that was evicted from this node, and would have a successor
+// on this node too if it were evicted. This is so if the pod tolerates the cordon, or if its controller names the node.
+func (p *planner) wouldReturn(pod *corev1.Pod) bool {
 	after, successor := p.Successors[pod.UID]
 	return successor && (toleratesCordon(pod) || after >= schedulerLag)
 }
 
-// returning knows which pods of a node are the successors of evicted ones. The zero value knows none.
-type returning struct {
+// successorTracker finds the pods of a node that are successors of evicted pods. The zero value is ready to use.
+type successorTracker struct {
 	// seen are the pods that were on the node before a pod of their controller was evicted.
 	seen map[types.UID]bool
 	// evicted is when the first pod of a controller was evicted, by the controller's UID.
 	evicted map[types.UID]time.Time
-	// successors are the other pods of these controllers, and how long after the eviction they were first seen.
+	// successors are the other pods of these controllers, and how long after the eviction each was first seen.
 	successors map[types.UID]time.Duration
 }
 
-// observe takes note of the pods that are on the node now.
-func (r *returning) observe(pods []corev1.Pod, now time.Time) {
+// observe records the pods that are on the node now.
+func (r *successorTracker) observe(pods []corev1.Pod, now time.Time) {
 	if r.seen == nil {
 		r.seen, r.evicted = map[types.UID]bool{}, map[types.UID]time.Time{}
 		r.successors = map[types.UID]time.Duration{}
@@ -99,15 +99,15 @@ func (r *returning) observe(pods []corev1.Pod, now time.Time) {
 	}
 }
 
-// leaves takes note that a pod was evicted or deleted.
-func (r *returning) leaves(pod *corev1.Pod, now time.Time) {
+// recordEviction records that a pod was evicted or deleted.
+func (r *successorTracker) recordEviction(pod *corev1.Pod, now time.Time) {
 	owner := controllerOf(pod)
 	if _, known := r.evicted[owner]; !known && owner != "" {
 		r.evicted[owner] = now
 	}
 }
 
-// controllerOf returns the UID of the pod's controller, "" if it has none.
+// controllerOf returns the UID of the pod's controller, or an empty UID if it has none.
 func controllerOf(pod *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.UID

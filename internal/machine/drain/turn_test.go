@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// toleratingAll is a toleration as those of storage operators.
+// toleratingAll adds a toleration for all taints, as on the pods of storage operators.
 func toleratingAll(p *corev1.Pod) {
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }
@@ -21,17 +21,17 @@ func createdAt(t time.Time) podOption {
 }
 
 // Rule: drain-order.
-func TestPodsThatTolerateTheCordonGoLast(t *testing.T) {
+func TestPodsThatTolerateTheCordonAreEvictedLast(t *testing.T) {
 	osd, dns := aPod("a/osd", toleratingAll, withPriority(math.MaxInt32)), aPod("a/dns", withPriority(math.MaxInt32))
 	for _, tc := range []struct {
 		name string
 		pods []corev1.Pod
 		want Action
 	}{
-		{"beside a workload pod", pods(aPod("a/web"), osd), Block},
-		{"beside a critical pod", pods(dns, osd), Block},
+		{"with a workload pod", pods(aPod("a/web"), osd), Block},
+		{"with a critical pod", pods(dns, osd), Block},
 		{"alone", pods(osd), Evict},
-		{"beside pods that stay", pods(aPod("a/agent", ofDaemonSet("agents")), osd), Evict},
+		{"with a pod that stays", pods(aPod("a/agent", ofDaemonSet("agents")), osd), Evict},
 	} {
 		d := Plan(Input{Pods: tc.pods, Now: noon, Start: noon, Deadline: at(time.Hour), NodeReachable: true})
 		last := d.Steps[len(d.Steps)-1]
@@ -41,7 +41,7 @@ func TestPodsThatTolerateTheCordonGoLast(t *testing.T) {
 	}
 }
 
-func TestTolerationOfTheCordon(t *testing.T) {
+func TestToleratesCordon(t *testing.T) {
 	for _, tc := range []struct {
 		toleration corev1.Toleration
 		want       bool
@@ -62,16 +62,16 @@ func TestTolerationOfTheCordon(t *testing.T) {
 }
 
 // Rule: drain-ends-as-a-whole.
-func TestSuccessorsOnTheCordonedNodeStay(t *testing.T) {
+func TestSuccessorsOnTheCordonedNodeAreNotEvicted(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		pod   corev1.Pod
 		after time.Duration
 		want  Action
 	}{
-		{"one that tolerates the cordon", aPod("a/osd", toleratingAll), 0, Skip},
-		{"one that its controller binds to the node", aPod("a/pinned"), schedulerLag, Skip},
-		{"one that a scheduler bound by a late cache", aPod("a/web"), schedulerLag - 1, Evict},
+		{"a pod that tolerates the cordon", aPod("a/osd", toleratingAll), 0, Skip},
+		{"a pod that its controller binds to the node", aPod("a/pinned"), schedulerLag, Skip},
+		{"a pod that a scheduler with a stale cache binds to the node", aPod("a/web"), schedulerLag - 1, Evict},
 	} {
 		d := Plan(Input{Pods: pods(tc.pod), Now: at(time.Minute), Start: noon, Deadline: at(time.Hour), NodeReachable: true,
 			Successors: map[types.UID]time.Duration{tc.pod.UID: tc.after}})
@@ -82,7 +82,7 @@ func TestSuccessorsOnTheCordonedNodeStay(t *testing.T) {
 }
 
 // Rule: drain-ends-as-a-whole.
-func TestPodsCreatedInTheDrainDoNotExtendIt(t *testing.T) {
+func TestPodsCreatedDuringTheDrainDoNotExtendIt(t *testing.T) {
 	plan := func(now time.Time, pod corev1.Pod) Decision {
 		return Plan(Input{Pods: pods(pod), Now: now, Start: noon, Deadline: at(time.Hour), NodeReachable: true})
 	}
@@ -90,18 +90,18 @@ func TestPodsCreatedInTheDrainDoNotExtendIt(t *testing.T) {
 	for _, pod := range []corev1.Pod{aPod("a/new", createdAt(at(time.Minute))),
 		aPod("a/new", createdAt(at(time.Minute)), terminating(end, 30))} {
 		if d := plan(end.Add(-time.Second), pod); d.Done {
-			t.Errorf("a pod that was created in the drain is not drained before the deadline: %+v", d.Steps)
+			t.Errorf("the drain does not wait for a pod that was created during the drain: %+v", d.Steps)
 		}
 		if d := plan(end, pod); !d.Done {
-			t.Errorf("a pod that was created in the drain extends it: %+v", d.Steps)
+			t.Errorf("a pod that was created during the drain extends it: %+v", d.Steps)
 		}
 	}
 	if d := plan(end, aPod("a/old", createdAt(noon))); d.Done {
-		t.Error("a pod that was there before the drain began gets no second of grace")
+		t.Error("a pod that existed before the drain gets no grace period after the deadline")
 	}
 }
 
-// pinned is a controller that binds its pod to a node, whatever that is cordoned for, as soon as the last one ends.
+// pinned returns a function that creates the next pod of a controller which binds its pods to the node.
 func (b *bench) pinned(owner string, change ...podOption) func() {
 	serial := 0
 	return func() {
@@ -115,10 +115,10 @@ func (b *bench) pinned(owner string, change ...podOption) func() {
 }
 
 // Rule: drain-ends-as-a-whole.
-func TestAPodThatComesBackIsNotEvictedForEver(t *testing.T) {
+func TestReturningPodIsNotEvictedForever(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change []podOption
-		most   int
+		limit  int
 	}{
 		"tolerates the cordon": {[]podOption{toleratingAll}, 1},
 		"bound to the node":    {nil, int(schedulerLag/time.Second) + 1},
@@ -132,8 +132,8 @@ func TestAPodThatComesBackIsNotEvictedForEver(t *testing.T) {
 			for range 60 {
 				outcome := b.drain("m1")
 				if outcome.Done {
-					if evicted = len(b.evictions); evicted == 0 || evicted > tc.most {
-						t.Errorf("%d evictions, want at most %d", evicted, tc.most)
+					if evicted = len(b.evictions); evicted == 0 || evicted > tc.limit {
+						t.Errorf("%d evictions, want 1 to %d", evicted, tc.limit)
 					}
 					return
 				}

@@ -8,15 +8,15 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Attachment is what the wait for volumes needs of a VolumeAttachment.
+// Attachment is the part of a VolumeAttachment that the wait for volumes needs.
 type Attachment struct {
-	// PersistentVolume that is attached, empty for a volume written into a pod.
+	// PersistentVolume is the name of the attached PersistentVolume. It is empty for an inline volume of a pod.
 	PersistentVolume string
-	// Volume is the name under which the Node reports a volume written into a pod, as far as that is known.
+	// Volume is the name under which the Node reports an inline volume, if it is known.
 	Volume corev1.UniqueVolumeName
 }
 
-// attachmentOf reads a VolumeAttachment.
+// attachmentOf converts a VolumeAttachment.
 func attachmentOf(va *storagev1.VolumeAttachment) Attachment {
 	var a Attachment
 	if name := va.Spec.Source.PersistentVolumeName; name != nil {
@@ -27,8 +27,8 @@ func attachmentOf(va *storagev1.VolumeAttachment) Attachment {
 	return a
 }
 
-// reportedName returns the name under which a Node reports a volume in status.volumesAttached. It is empty where only
-// the volume's plugin knows it.
+// reportedName returns the name under which a Node reports a volume in status.volumesAttached. It is empty if only the
+// volume's plugin knows it.
 func reportedName(source *corev1.CSIPersistentVolumeSource) corev1.UniqueVolumeName {
 	if source == nil {
 		return ""
@@ -36,45 +36,46 @@ func reportedName(source *corev1.CSIPersistentVolumeSource) corev1.UniqueVolumeN
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + source.Driver + "^" + source.VolumeHandle)
 }
 
-// VolumeInput is what the wait for volumes is decided from.
+// VolumeInput is the input of PlanVolumes.
 type VolumeInput struct {
-	// Attachments to the node.
+	// Attachments are the attachments to the node.
 	Attachments []Attachment
 	// Reported is status.volumesAttached of the Node.
 	Reported []corev1.AttachedVolume
-	// Preserved names the PersistentVolumes that pods use which the drain leaves on the node.
+	// Preserved contains the names of PersistentVolumes that are used by pods which the drain leaves on the node.
 	Preserved map[string]bool
-	// PreservedReported holds the names under which the Node reports those.
+	// PreservedReported contains the names under which the Node reports these volumes.
 	PreservedReported map[corev1.UniqueVolumeName]bool
 	// Now is the time of the decision.
 	Now time.Time
-	// Drained is when the last pod was gone, Timeout how long to wait from then on.
+	// Drained is when the last pod was gone. Timeout is how long to wait from then on.
 	Drained time.Time
 	Timeout time.Duration
-	// RecheckAfter is the Look of the previous decision, 0 at first.
+	// RecheckAfter is VolumeDecision.RecheckAfter of the previous decision, or 0 for the first one.
 	RecheckAfter time.Duration
 }
 
-// VolumeDecision shows whether volumes are still waited for.
+// VolumeDecision is the decision whether to wait for volumes.
 type VolumeDecision struct {
-	// Done is true when there is none.
+	// Done is true if there is nothing left to wait for, or if the timeout has passed.
 	Done bool
-	// TimedOut is true when it is done although Waiting is not empty.
+	// TimedOut is true if Done is true although Waiting is not empty.
 	TimedOut bool
-	// Waiting names the volumes that matter and are still attached, in order.
+	// Waiting contains the sorted names of the relevant volumes that are still attached.
 	Waiting []string
-	// RecheckAfter is the time between two checks; it goes into the next VolumeInput.
+	// RecheckAfter is the time between two checks. It is part of the next VolumeInput.
 	RecheckAfter time.Duration
-	// Next is when to check again at the latest, 0 when done.
+	// Next is when to check again at the latest. It is 0 if Done is true.
 	Next time.Duration
 }
 
-// PlanVolumes decides whether a drained node's volumes are still waited for. Those matter that another node may be
-// waiting for: not those of pods that stay on the node until it goes, and not those that have no PersistentVolume and
-// so belong to one pod alone.
+// PlanVolumes decides whether to wait for the volumes of a drained node. Relevant are volumes for which another node
+// may be waiting. Volumes of pods that stay on the node are not relevant, and neither are volumes without a
+// PersistentVolume, because they belong to one pod only.
 //
-// A VolumeAttachment outlives the Node's report: the report is withdrawn before the volume is detached. It is the
-// report that knows the volumes that are attached without a VolumeAttachment.
+// PlanVolumes uses the VolumeAttachments because they outlive the Node's report, which is withdrawn before the volume
+// is detached. It also uses the report, because only the report contains volumes that are attached without a
+// VolumeAttachment.
 func PlanVolumes(in VolumeInput) VolumeDecision {
 	var attached, reported []string
 	ignored := map[corev1.UniqueVolumeName]bool{"": true}
@@ -92,7 +93,7 @@ func PlanVolumes(in VolumeInput) VolumeDecision {
 		}
 	}
 
-	// The two name the same volumes differently, and people know the former.
+	// Attachments and report name the same volumes differently. Prefer the names of PersistentVolumes, which users know.
 	d := VolumeDecision{Waiting: attached}
 	if len(attached) == 0 {
 		d.Waiting = reported
@@ -104,7 +105,7 @@ func PlanVolumes(in VolumeInput) VolumeDecision {
 	d.TimedOut = len(d.Waiting) > 0 && left <= 0
 	d.Done = len(d.Waiting) == 0 || d.TimedOut
 	if !d.Done {
-		d.RecheckAfter = min(max(2*in.RecheckAfter, firstRecheck), maxRecheck)
+		d.RecheckAfter = min(max(2*in.RecheckAfter, minRecheck), maxRecheck)
 		d.Next = min(d.RecheckAfter, left)
 	}
 	return d

@@ -12,10 +12,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// firstVolumes checks the volumes of a node on behalf of the caller, who waits. Only where there seems to be something
-// to wait for, the workers look more closely.
-func (c *Controller) firstVolumes(ctx context.Context, r *record, request VolumesRequest) {
-	began := c.options.Clock.Now() // As in passVolumes.
+// checkVolumesInline checks the volumes of a node on behalf of a caller that waits. The workers check more closely, and
+// only if there seems to be something to wait for.
+func (c *Controller) checkVolumesInline(ctx context.Context, r *record, request VolumesRequest) {
+	began := c.options.Clock.Now() // See passVolumes.
 	list, wait, err := c.attachments.on(ctx, request.Node, request.Drained)
 	if err != nil {
 		c.reportVolumesError(r, err)
@@ -34,9 +34,9 @@ func (c *Controller) firstVolumes(ctx context.Context, r *record, request Volume
 	c.reportVolumes(r, request, decision)
 }
 
-// passVolumes checks the volumes of a node and returns when to come back, 0 when they are no longer waited for.
+// passVolumes checks the volumes of a node and returns the time of the next pass. It returns 0 if the wait is over.
 func (c *Controller) passVolumes(ctx context.Context, r *record, request VolumesRequest) (time.Duration, error) {
-	began := c.options.Clock.Now() // What is found out took until later, but is as old as this.
+	began := c.options.Clock.Now() // Reading takes time, but the result is only as fresh as this.
 	since := request.Drained
 	if again := r.volumesPass.since; again.After(since) {
 		since = again
@@ -46,7 +46,7 @@ func (c *Controller) passVolumes(ctx context.Context, r *record, request Volumes
 		if left := request.left(began); left > 0 {
 			return min(wait, left), nil
 		}
-		// The timeout does not wait for the list.
+		// The list is too old, but the timeout has passed.
 		list = c.attachments.last(request.Node)
 	}
 	var decision VolumeDecision
@@ -54,7 +54,7 @@ func (c *Controller) passVolumes(ctx context.Context, r *record, request Volumes
 		decision, err = c.checkVolumes(ctx, r, request, list, began)
 	}
 	if err != nil && answered(err) && request.left(began) <= 0 {
-		// What the API server refuses to tell will not be known later either.
+		// The API server denies the read, so waiting longer is useless.
 		decision, err = VolumeDecision{Done: true, TimedOut: true, Waiting: []string{shorten(err.Error())}}, nil
 	}
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *Controller) passVolumes(ctx context.Context, r *record, request Volumes
 	return decision.Next, nil
 }
 
-// checkVolumes gathers what the decision needs beside the attachments, and decides as of when the look began: a time in
-// which the process was suspended is no time that was waited.
+// checkVolumes reads what the decision needs in addition to the attachments, and decides with the time at which the
+// check began. Time during which the process was suspended does not count as waiting.
 func (c *Controller) checkVolumes(
 	ctx context.Context, r *record, request VolumesRequest, list []Attachment, began time.Time,
 ) (VolumeDecision, error) {
@@ -93,7 +93,7 @@ func (c *Controller) checkVolumes(
 	return decision, nil
 }
 
-// reportedBy returns what the Node itself says to be attached.
+// reportedBy returns the volumes that the Node reports as attached.
 func (c *Controller) reportedBy(ctx context.Context, request VolumesRequest) ([]corev1.AttachedVolume, error) {
 	var node corev1.Node
 	err := c.options.Target.Get(ctx, types.NamespacedName{Name: request.Node}, &node)
@@ -106,8 +106,8 @@ func (c *Controller) reportedBy(ctx context.Context, request VolumesRequest) ([]
 	return node.Status.VolumesAttached, nil
 }
 
-// preservedVolumes returns the PersistentVolumes of the pods that a drain leaves on the node, and how the Node
-// reports them.
+// preservedVolumes returns the PersistentVolumes of the pods that a drain leaves on the node, and the names under which
+// the Node reports them.
 func (c *Controller) preservedVolumes(
 	ctx context.Context, r *record, node string,
 ) (preserved map[string]bool, reported map[corev1.UniqueVolumeName]bool, err error) {
@@ -119,10 +119,10 @@ func (c *Controller) preservedVolumes(
 	if err != nil {
 		return nil, nil, err
 	}
-	now, returning := c.options.Clock.Now(), &r.drainPass.returning
-	returning.observe(pods, now)
+	now, tracker := c.options.Clock.Now(), &r.drainPass.tracker
+	tracker.observe(pods, now)
 	claims := preservedClaims(pods, Plan(Input{Pods: pods, Now: now, Orphaned: orphaned,
-		Successors: returning.successors}))
+		Successors: tracker.successors}))
 	preserved, reported = map[string]bool{}, map[corev1.UniqueVolumeName]bool{}
 	for _, name := range claims {
 		var claim corev1.PersistentVolumeClaim
@@ -147,7 +147,7 @@ func (c *Controller) preservedVolumes(
 	return preserved, reported, nil
 }
 
-// preservedClaims returns the claims of the pods that a plan skips.
+// preservedClaims returns the PersistentVolumeClaims of the pods that a plan skips.
 func preservedClaims(pods []corev1.Pod, d Decision) []types.NamespacedName {
 	skipped := map[types.UID]bool{}
 	for _, s := range d.Steps {
@@ -172,15 +172,16 @@ func preservedClaims(pods []corev1.Pod, d Decision) []types.NamespacedName {
 	return claims
 }
 
-// reportVolumes records where the wait stands.
+// reportVolumes records the progress of the wait.
 func (c *Controller) reportVolumes(r *record, request VolumesRequest, d VolumeDecision) {
 	o := Outcome{Done: d.Done}
 	switch {
 	case d.TimedOut:
 		o.Reason = v1beta1.ReasonVolumeDetachTimeout
-		o.Message = fmt.Sprintf("Still attached after %s: %s.", request.Timeout, namedVolumes(d.Waiting))
+		o.Message = fmt.Sprintf("Timed out after %s while waiting for volumes to be detached: %s.", request.Timeout,
+			joinVolumes(d.Waiting))
 	case d.Done:
-		o.Reason, o.Message = v1beta1.ReasonVolumesDetached, "No volume that matters is attached."
+		o.Reason, o.Message = v1beta1.ReasonVolumesDetached, "No volume that another node may need is attached."
 	default:
 		report := &r.volumesPass.report
 		report.offer(v1beta1.ReasonWaitingForVolumeDetach, volumesMessage(request, d.Waiting), fmt.Sprint(d.Waiting),
@@ -192,16 +193,16 @@ func (c *Controller) reportVolumes(r *record, request VolumesRequest, d VolumeDe
 
 func volumesMessage(request VolumesRequest, waiting []string) string {
 	if len(waiting) == 0 {
-		return fmt.Sprintf("Finding out what is attached to node %s.", request.Node)
+		return fmt.Sprintf("Checking which volumes are attached to node %s.", request.Node)
 	}
-	return fmt.Sprintf("Still attached to node %s: %s.", request.Node, namedVolumes(waiting))
+	return fmt.Sprintf("Volumes still attached to node %s: %s.", request.Node, joinVolumes(waiting))
 }
 
-func namedVolumes(volumes []string) string {
-	return named(volumes, func(name string) string { return name })
+func joinVolumes(volumes []string) string {
+	return joinNames(volumes, func(name string) string { return name })
 }
 
-// reportVolumesError records that it cannot be reported at the moment what is attached.
+// reportVolumesError records that the attached volumes cannot be read at the moment.
 func (c *Controller) reportVolumesError(r *record, err error) {
 	report := &r.volumesPass.report
 	report.offer(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())

@@ -25,7 +25,7 @@ func volumesRequest(machine string, drained time.Time) VolumesRequest {
 }
 
 // Rule: volumes-detached-first.
-func TestVolumesAreWaitedFor(t *testing.T) {
+func TestDrainWaitsForVolumes(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "buffer"},
 		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "buffer"}}
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "buffer"},
@@ -42,7 +42,8 @@ func TestVolumesAreWaitedFor(t *testing.T) {
 	wanted := volumesRequest("m1", noon)
 	recheck := func() Outcome { return b.VolumesDetached(context.Background(), wanted) }
 
-	b.expectOutcome(recheck(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: buffer; db.")
+	b.expectOutcome(recheck(), false, v1beta1.ReasonWaitingForVolumeDetach,
+		"Volumes still attached to node m1: buffer; db.")
 	if got := fmt.Sprint(b.work.take()); got != "[m1]" {
 		t.Fatalf("work for %s, want [m1]", got)
 	}
@@ -53,28 +54,28 @@ func TestVolumesAreWaitedFor(t *testing.T) {
 		}
 		b.pass(next)
 	}
-	b.expectOutcome(recheck(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: db.")
+	b.expectOutcome(recheck(), false, v1beta1.ReasonWaitingForVolumeDetach, "Volumes still attached to node m1: db.")
 	b.triggers.take()
 
 	if err := b.target.Delete(context.Background(), db, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	b.runPass("m1") // the Node reports it still
-	b.expectOutcome(recheck(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: db.")
+	b.runPass("m1") // The Node still reports the volume.
+	b.expectOutcome(recheck(), false, v1beta1.ReasonWaitingForVolumeDetach, "Volumes still attached to node m1: db.")
 	node.Status.VolumesAttached = node.Status.VolumesAttached[:1]
 	if err := b.target.Status().Update(context.Background(), node); err != nil {
 		t.Fatal(err)
 	}
 	b.pass(time.Second)
 	b.runPass("m1")
-	b.expectOutcome(recheck(), true, v1beta1.ReasonVolumesDetached, "No volume that matters is attached.")
+	b.expectOutcome(recheck(), true, v1beta1.ReasonVolumesDetached, "No volume that another node may need is attached.")
 	if got := fmt.Sprint(b.triggers.take()); got != "[m1]" {
 		t.Errorf("triggers of %s, want [m1]", got)
 	}
 }
 
 // Rule: volumes-detached-first.
-func TestVolumesAreNotWaitedForWithoutEnd(t *testing.T) {
+func TestWaitForVolumesTimesOut(t *testing.T) {
 	b := newBench(t, aNode("m1"), anAttachment("csi-db", "m1", "db"))
 	wanted := volumesRequest("m1", noon)
 	b.VolumesDetached(context.Background(), wanted)
@@ -85,10 +86,10 @@ func TestVolumesAreNotWaitedForWithoutEnd(t *testing.T) {
 	b.pass(time.Second)
 	b.runPass("m1")
 	b.expectOutcome(b.VolumesDetached(context.Background(), wanted), true, v1beta1.ReasonVolumeDetachTimeout,
-		"Still attached after 5m0s: db.")
+		"Timed out after 5m0s while waiting for volumes to be detached: db.")
 }
 
-func TestVolumesThatAreNotToBeToldAreNotWaitedForWithoutEnd(t *testing.T) {
+func TestWaitForVolumesTimesOutWithoutPermission(t *testing.T) {
 	b := newBench(t, aNode("m1"))
 	b.unreachable = apierrors.NewForbidden(schema.GroupResource{Resource: "volumeattachments"}, "", errors.New("no"))
 	wanted := volumesRequest("m1", noon)
@@ -102,23 +103,24 @@ func TestVolumesThatAreNotToBeToldAreNotWaitedForWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestAWaitThatIsOverCanBeAskedForAgain protects the volumes of a node that stopped reporting while they were waited
-// for: they are waited for again when its instance is gone.
-func TestAWaitThatIsOverCanBeAskedForAgain(t *testing.T) {
+// If a node stops reporting while the machine waits for its volumes, the machine waits for them again when the instance
+// is gone.
+func TestWaitForVolumesCanBeRequestedAgain(t *testing.T) {
 	b := newBench(t, aNode("m1"), anAttachment("csi-db", "m1", "db"))
 	wanted := volumesRequest("m1", noon)
 	ask := func() Outcome { return b.VolumesDetached(context.Background(), wanted) }
 	if o := ask(); fmt.Sprint(o.Attached) != "[db]" {
-		t.Errorf("attached are %v, want [db]", o.Attached)
+		t.Errorf("attached volumes: %v, want [db]", o.Attached)
 	}
 	b.pass(5 * time.Minute)
 	b.runPass("m1")
-	b.expectOutcome(ask(), true, v1beta1.ReasonVolumeDetachTimeout, "Still attached after 5m0s: db.")
-	b.expectOutcome(ask(), true, v1beta1.ReasonVolumeDetachTimeout, "Still attached after 5m0s: db.")
+	const timedOut = "Timed out after 5m0s while waiting for volumes to be detached: db."
+	b.expectOutcome(ask(), true, v1beta1.ReasonVolumeDetachTimeout, timedOut)
+	b.expectOutcome(ask(), true, v1beta1.ReasonVolumeDetachTimeout, timedOut)
 	b.work.take()
 	wanted.Drained = at(6 * time.Minute)
 	b.pass(time.Minute)
-	b.expectOutcome(ask(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: db.")
+	b.expectOutcome(ask(), false, v1beta1.ReasonWaitingForVolumeDetach, "Volumes still attached to node m1: db.")
 	if got := fmt.Sprint(b.work.take()); got != "[m1]" {
 		t.Errorf("work for %s, want [m1]", got)
 	}

@@ -27,12 +27,12 @@ func TestPlanVolumes(t *testing.T) {
 		{name: "nothing attached", want: VolumeDecision{Done: true}},
 		{name: "an attached volume is waited for", in: VolumeInput{Attachments: []Attachment{pv("b"), pv("a")}},
 			want: VolumeDecision{Waiting: []string{"a", "b"}, RecheckAfter: time.Second, Next: time.Second}},
-		{name: "at longer intervals", in: VolumeInput{Attachments: []Attachment{pv("a")}, RecheckAfter: 4 * time.Second},
+		{name: "an attached volume is checked at longer intervals", in: VolumeInput{Attachments: []Attachment{pv("a")}, RecheckAfter: 4 * time.Second},
 			want: VolumeDecision{Waiting: []string{"a"}, RecheckAfter: 5 * time.Second, Next: 5 * time.Second}},
 		{name: "a volume that only the Node reports is waited for",
 			in:   VolumeInput{Reported: reported("kubernetes.io/iscsi/x")},
 			want: VolumeDecision{Waiting: []string{"kubernetes.io/iscsi/x"}, RecheckAfter: time.Second, Next: time.Second}},
-		{name: "both name the same volumes, one is enough",
+		{name: "a volume in both sources is named once",
 			in:   VolumeInput{Attachments: []Attachment{pv("a")}, Reported: reported("kubernetes.io/csi/d^h")},
 			want: VolumeDecision{Waiting: []string{"a"}, RecheckAfter: time.Second, Next: time.Second}},
 		{name: "a volume of a pod that stays is not waited for",
@@ -48,15 +48,15 @@ func TestPlanVolumes(t *testing.T) {
 				Reported:    reported("kubernetes.io/csi/d^inline"),
 			},
 			want: VolumeDecision{Done: true}},
-		{name: "others beside them are", in: VolumeInput{Attachments: []Attachment{pv("logs"), {}, pv("db")},
+		{name: "relevant volumes are waited for although others are not", in: VolumeInput{Attachments: []Attachment{pv("logs"), {}, pv("db")},
 			Preserved: map[string]bool{"logs": true}},
 			want: VolumeDecision{Waiting: []string{"db"}, RecheckAfter: time.Second, Next: time.Second}},
 		{name: "the last check is at the timeout", in: VolumeInput{Attachments: []Attachment{pv("a")},
 			Now: at(5*time.Minute - 1)},
 			want: VolumeDecision{Waiting: []string{"a"}, RecheckAfter: time.Second, Next: 1}},
-		{name: "then it goes on", in: VolumeInput{Attachments: []Attachment{pv("a")}, Now: at(5 * time.Minute)},
+		{name: "the wait ends at the timeout", in: VolumeInput{Attachments: []Attachment{pv("a")}, Now: at(5 * time.Minute)},
 			want: VolumeDecision{Done: true, TimedOut: true, Waiting: []string{"a"}}},
-		{name: "a detached volume is no timeout", in: VolumeInput{Now: at(time.Hour)}, want: VolumeDecision{Done: true}},
+		{name: "a detached volume does not time out", in: VolumeInput{Now: at(time.Hour)}, want: VolumeDecision{Done: true}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestPlanVolumes(t *testing.T) {
 	}
 }
 
-func TestAttachmentOfAnyShape(t *testing.T) {
+func TestAttachmentOf(t *testing.T) {
 	name := "pv"
 	csi := &corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
 		CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: "d-1"},
@@ -82,13 +82,13 @@ func TestAttachmentOfAnyShape(t *testing.T) {
 		source storagev1.VolumeAttachmentSource
 		want   Attachment
 	}{
-		{"of a PersistentVolume", storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
+		{"a PersistentVolume", storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
 			Attachment{PersistentVolume: "pv"}},
 		{"inline", storagev1.VolumeAttachmentSource{InlineVolumeSpec: csi},
 			Attachment{Volume: "kubernetes.io/csi/disk.example.com^d-1"}},
 		{"inline of another plugin", storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{}},
 			Attachment{}},
-		{"of nothing", storagev1.VolumeAttachmentSource{}, Attachment{}},
+		{"no source", storagev1.VolumeAttachmentSource{}, Attachment{}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAttachmentOfAnyShape(t *testing.T) {
 }
 
 // Rule: volumes-detached-first.
-func TestKeptClaimsAreThoseOfSkippedPods(t *testing.T) {
+func TestPreservedClaimsAreThoseOfSkippedPods(t *testing.T) {
 	ephemeral := func(p *corev1.Pod) {
 		p.Spec.Volumes = append(p.Spec.Volumes,
 			corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})

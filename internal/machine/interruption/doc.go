@@ -1,3 +1,3 @@
-// Package interruption knows how a Node announces that the cloud is about to reclaim its instance: the conditions and
-// taints that the common termination handlers set.
+// Package interruption recognizes when a Node announces that the cloud is about to reclaim its instance, by the
+// conditions and taints that common termination handlers set.
 package interruption

@@ -19,25 +19,25 @@ const (
 	taintsFlag     = "interruption-node-taints"
 )
 
-// Flags add signals to those that are known.
+// Flags add signals to the known ones.
 type Flags struct {
-	// Conditions and Taints are names, or names with how long the instance still lives: "example.com/reclaimed=2m".
+	// Conditions and Taints are names, optionally with the notice: "example.com/reclaimed=2m".
 	Conditions, Taints []string
 }
 
-// AddFlags adds the flags.
+// AddFlags adds the flags to a flag set.
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
-	const rest = "beside those of the common termination handlers; each may say how long the instance still lives then, such as %s=2m, by default 30s"
+	const rest = "in addition to those of common termination handlers; each may have a notice, such as %s=2m, by default 30s"
 	fs.StringSliceVar(&f.Conditions, conditionsFlag, f.Conditions,
-		"conditions of Nodes that announce, while they are True, that the cloud is about to reclaim the instance, "+
+		"conditions of Nodes that, while True, announce that the cloud is about to reclaim the instance, "+
 			fmt.Sprintf(rest, "SpotReclaim"))
 	fs.StringSliceVar(&f.Taints, taintsFlag, f.Taints,
-		"keys of taints of Nodes that announce that the cloud is about to reclaim the instance, "+
+		"keys of taints on Nodes that announce that the cloud is about to reclaim the instance, "+
 			fmt.Sprintf(rest, "example.com/reclaim"))
 }
 
-// Signals returns the known signals and those of the flags. One of the flags takes the place of a known one of its
-// name. The error names the flags that cannot be used.
+// Signals returns the known signals and those of the flags. A signal of the flags replaces a known one with the same
+// name. The error names the invalid values.
 func (f *Flags) Signals() (Signals, error) {
 	all := Known()
 	var errs []error
@@ -50,18 +50,18 @@ func (f *Flags) Signals() (Signals, error) {
 			s := signal(name)
 			s.Reason, s.Lead = v1beta1.ReasonTerminationNotice, DefaultLead
 			if problems := validation.IsQualifiedName(name); len(problems) > 0 {
-				errs = append(errs, fmt.Errorf("--%s has %q, whose name %q cannot be one: %s", flag, value, name,
+				errs = append(errs, fmt.Errorf("--%s contains %q, but %q is not a valid name: %s", flag, value, name,
 					strings.Join(problems, "; ")))
 				continue
 			}
 			if s.Condition == corev1.NodeReady {
-				errs = append(errs, fmt.Errorf("--%s has Ready, which announces nothing while it is True", flag))
+				errs = append(errs, fmt.Errorf("--%s contains Ready, which cannot announce an interruption while it is True", flag))
 				continue
 			}
 			if timed {
 				lead, err := time.ParseDuration(text)
 				if err != nil || lead <= 0 {
-					errs = append(errs, fmt.Errorf("--%s has %q; what follows = must be a duration longer than 0s, such as 2m",
+					errs = append(errs, fmt.Errorf("--%s contains %q, but the value after = must be a duration longer than 0s, such as 2m",
 						flag, value))
 					continue
 				}

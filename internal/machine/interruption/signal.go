@@ -11,63 +11,67 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DefaultLead is how long an instance is expected to live after a notice of unknown length. It is the shortest that the
-// large clouds give.
+// DefaultLead is how long an instance is expected to live after a notice of unknown length. It is the shortest notice
+// of the large clouds.
 const DefaultLead = 30 * time.Second
 
 // Signal is one way in which a Node announces that the cloud is about to reclaim its instance.
 type Signal struct {
-	// Condition is the type of a condition that is True then, empty for a taint. If Causes are given, its reason must
-	// begin with one of them.
+	// Condition is the type of a condition that is True in this case, "" for a taint. If Causes are given, the
+	// condition's reason must begin with one of them.
 	Condition corev1.NodeConditionType
 	Causes    []string
 	// Taint is the key of a taint, whatever its value and effect.
 	Taint string
-	// Reason of the condition InterruptionNotice that follows.
+	// Reason is the reason of the resulting condition InterruptionNotice.
 	Reason string
 	// Lead is how long the instance still lives when the signal appears.
 	Lead time.Duration
 }
 
-// Notice is what a Node says.
+// Notice is an announcement by a Node.
 type Notice struct {
 	Reason string
-	// Source names the condition or taint, for people.
+	// Source names the condition or taint in messages.
 	Source string
 	Lead   time.Duration
 }
 
-// Signals are those that count.
+// Signals are the signals that are acted upon.
 type Signals []Signal
 
-// Known returns the signals of the common termination handlers.
+// Known returns the signals of common termination handlers.
 //
-// Missing on purpose is what only advises or does not end the instance: the taints
-// aws-node-termination-handler/rebalance-recommendation and aws-node-termination-handler/scheduled-maintenance, which
-// come long before anything happens, if it does; events of Azure that freeze, reboot or move a machine, which comes
-// back; the taint node.cloudprovider.kubernetes.io/shutdown, with which a cloud-controller-manager marks instances
-// that are off already; and taints of autoscalers, which delete by themselves what they drain.
+// Signals that only give advice, or that do not end the instance, are omitted on purpose:
+//
+//   - The taints aws-node-termination-handler/rebalance-recommendation and
+//     aws-node-termination-handler/scheduled-maintenance come long before anything happens, if anything does.
+//   - After the events of Azure that freeze, reboot or move a machine, the machine continues to run.
+//   - A cloud-controller-manager sets the taint node.cloudprovider.kubernetes.io/shutdown on instances that are already
+//     off.
+//   - Autoscalers that set taints delete the nodes that they drain themselves.
 func Known() Signals {
 	return Signals{
-		// AWS Node Termination Handler. EC2 announces a spot interruption two minutes before; a lifecycle hook of a scaling
-		// group waits for at least as long unless somebody configured less.
+		// AWS Node Termination Handler. EC2 announces a spot interruption two minutes ahead. A lifecycle hook of a
+		// scaling group waits at least that long, unless it was configured to wait less.
 		{Taint: "aws-node-termination-handler/spot-itn", Reason: v1beta1.ReasonPreemptionNotice, Lead: 2 * time.Minute},
 		{Taint: "aws-node-termination-handler/asg-lifecycle-termination", Reason: v1beta1.ReasonTerminationNotice,
 			Lead: 2 * time.Minute},
 		// GKE, and the termination handler for GCE.
 		{Taint: "cloud.google.com/impending-node-termination", Reason: v1beta1.ReasonPreemptionNotice,
 			Lead: 30 * time.Second},
-		// node-problem-detector as AKS runs it: its condition stands for any scheduled event, its reason says which.
+		// node-problem-detector as AKS runs it. The condition covers all scheduled events, and its reason names the
+		// event.
 		{Condition: "VMEventScheduled", Causes: []string{"Preempt"}, Reason: v1beta1.ReasonPreemptionNotice,
 			Lead: 30 * time.Second},
 		{Condition: "VMEventScheduled", Causes: []string{"Terminate"}, Reason: v1beta1.ReasonTerminationNotice,
 			Lead: 5 * time.Minute},
-		// The termination handlers of the Machine API of OpenShift, for all of its clouds.
+		// The termination handlers of OpenShift's Machine API, for all of its clouds.
 		{Condition: "Terminating", Reason: v1beta1.ReasonPreemptionNotice, Lead: DefaultLead},
 	}
 }
 
-// Of returns the notice that the Node shows; of several the one that leaves the least time.
+// Of returns the notice that the Node shows, or the one with the shortest lead if there are several.
 func (all Signals) Of(node *corev1.Node) (notice Notice, announced bool) {
 	if node == nil {
 		return Notice{}, false
@@ -81,7 +85,7 @@ func (all Signals) Of(node *corev1.Node) (notice Notice, announced bool) {
 	return notice, announced
 }
 
-// shownBy names what of the Node is this signal, empty if it does not show it.
+// shownBy returns a description of the condition or taint of the Node that is this signal, "" if there is none.
 func (s Signal) shownBy(node *corev1.Node) string {
 	if s.Taint != "" {
 		for _, t := range node.Spec.Taints {

@@ -35,7 +35,7 @@ func conditioned(kind corev1.NodeConditionType, status corev1.ConditionStatus, r
 }
 
 // Rule: interruption-drains-at-once.
-func TestWhichSignalsOfANodeAnnounceItsEnd(t *testing.T) {
+func TestKnownInterruptionSignals(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		node   *corev1.Node
@@ -54,22 +54,22 @@ func TestWhichSignalsOfANodeAnnounceItsEnd(t *testing.T) {
 			"aws-node-termination-handler/spot-itn"), v1beta1.ReasonPreemptionNotice, 2 * time.Minute},
 		"GKE": {tainted("cloud.google.com/impending-node-termination"), v1beta1.ReasonPreemptionNotice,
 			30 * time.Second},
-		"two at once, the sooner": {tainted("aws-node-termination-handler/spot-itn",
+		"two at once, the earlier counts": {tainted("aws-node-termination-handler/spot-itn",
 			"cloud.google.com/impending-node-termination"), v1beta1.ReasonPreemptionNotice, 30 * time.Second},
 		"AKS preempt": {conditioned("VMEventScheduled", corev1.ConditionTrue, "PreemptScheduled"),
 			v1beta1.ReasonPreemptionNotice, 30 * time.Second},
 		"AKS terminate": {conditioned("VMEventScheduled", corev1.ConditionTrue, "TerminateScheduled"),
 			v1beta1.ReasonTerminationNotice, 5 * time.Minute},
-		"AKS freeze":                {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "FreezeScheduled")},
-		"AKS reboot":                {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "RebootScheduled")},
-		"AKS redeploy":              {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "RedeployScheduled")},
-		"AKS, it does not say what": {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "VMEventScheduled")},
-		"AKS, over":                 {node: conditioned("VMEventScheduled", corev1.ConditionFalse, "PreemptScheduled")},
+		"AKS freeze":          {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "FreezeScheduled")},
+		"AKS reboot":          {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "RebootScheduled")},
+		"AKS redeploy":        {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "RedeployScheduled")},
+		"AKS without a cause": {node: conditioned("VMEventScheduled", corev1.ConditionTrue, "VMEventScheduled")},
+		"AKS, over":           {node: conditioned("VMEventScheduled", corev1.ConditionFalse, "PreemptScheduled")},
 		"OpenShift": {conditioned("Terminating", corev1.ConditionTrue, "TerminationRequested"),
 			v1beta1.ReasonPreemptionNotice, DefaultLead},
-		"OpenShift, not known": {node: conditioned("Terminating", corev1.ConditionUnknown, "TerminationRequested")},
-		"is off already":       {node: tainted("node.cloudprovider.kubernetes.io/shutdown")},
-		"an autoscaler's":      {node: tainted("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted")},
+		"OpenShift, status unknown": {node: conditioned("Terminating", corev1.ConditionUnknown, "TerminationRequested")},
+		"already shut down":         {node: tainted("node.cloudprovider.kubernetes.io/shutdown")},
+		"taints of autoscalers":     {node: tainted("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted")},
 	} {
 		notice, announced := Known().Of(tc.node)
 		if announced != (tc.reason != "") || notice.Reason != tc.reason || notice.Lead != tc.lead {
@@ -94,12 +94,12 @@ func TestSignalsCanBeAddedAndReplacedByFlags(t *testing.T) {
 		node *corev1.Node
 		lead time.Duration
 	}{
-		"a condition":           {conditioned("SpotReclaim", corev1.ConditionTrue, "Any"), DefaultLead},
-		"a known one, replaced": {conditioned("VMEventScheduled", corev1.ConditionTrue, "FreezeScheduled"), 4 * time.Minute},
-		"a taint":               {tainted("example.com/going"), 90 * time.Second},
-		"advice taken":          {tainted("aws-node-termination-handler/scheduled-maintenance"), DefaultLead},
-		"a known one":           {tainted("cloud.google.com/impending-node-termination"), 30 * time.Second},
-		"another":               {tainted("example.com/other"), 0},
+		"a condition":          {conditioned("SpotReclaim", corev1.ConditionTrue, "Any"), DefaultLead},
+		"a replaced condition": {conditioned("VMEventScheduled", corev1.ConditionTrue, "FreezeScheduled"), 4 * time.Minute},
+		"a taint":              {tainted("example.com/going"), 90 * time.Second},
+		"advice, by flag":      {tainted("aws-node-termination-handler/scheduled-maintenance"), DefaultLead},
+		"a known taint":        {tainted("cloud.google.com/impending-node-termination"), 30 * time.Second},
+		"another taint":        {tainted("example.com/other"), 0},
 	} {
 		if notice, announced := signals.Of(tc.node); announced != (tc.lead > 0) || notice.Lead != tc.lead {
 			t.Errorf("%s: %t, %+v", name, announced, notice)
@@ -108,7 +108,7 @@ func TestSignalsCanBeAddedAndReplacedByFlags(t *testing.T) {
 }
 
 // Rule: interruption-signals-by-flag.
-func TestSignalsThatCannotBeAreRefusedByFlagAndValue(t *testing.T) {
+func TestInvalidSignalFlagsAreRefused(t *testing.T) {
 	t.Parallel()
 	for value, f := range map[string]Flags{
 		"Ready":      {Conditions: []string{"Ready"}},

@@ -10,9 +10,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DeletionOrder returns the machines in the order in which a set of that policy and generation deletes them when it
-// is scaled down: annotated for deletion, annotated to be replaced, due for replacement because of its health, not
-// launched, unhealthy, lower delete-priority, not Ready, and then by the delete policy.
+// DeletionOrder returns the machines in the order in which a set with this delete policy and generation deletes them
+// when it is scaled down. These are deleted first, in this order: machines annotated for deletion, machines annotated
+// for replacement, machines due for replacement because of their health, machines without an instance, unhealthy
+// machines, machines with a lower delete priority, and machines that are not Ready. The delete policy decides among the
+// rest.
 func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) []*v1beta1.Machine {
 	ranks := make([]rank, 0, len(machines))
 	for _, m := range machines {
@@ -26,7 +28,8 @@ func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, gen
 	return ordered
 }
 
-// rank has what the order depends on, most important first. The machine of the lower rank goes first.
+// rank has everything that the order depends on, most important first. The machine with the lower rank is deleted
+// first.
 type rank struct {
 	precedence Precedence
 	age        int64             // by policy Newest and Oldest
@@ -42,7 +45,8 @@ func rankOf(m *v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) r
 	case v1beta1.DeleteOldest:
 		r.age = m.CreationTimestamp.Unix()
 	default:
-		// The generation makes each change of the set draw again, while the same decision made twice has the same result.
+		// The generation causes another order after each change of the set, while the same decision made twice has the
+		// same result.
 		r.shuffle = sha256.Sum256(fmt.Appendf(nil, "%s/%d", m.UID, generation))
 	}
 	return r

@@ -7,14 +7,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// InstanceMark says on a Node which instance it is, and whose. It is the value of NodeAnnotationInstance.
+// InstanceMark identifies the instance of a Node, and the installation that it belongs to. It is the value of
+// NodeAnnotationInstance.
 type InstanceMark struct {
-	// ClusterID is the installation that made the instance, and Provider the provider.
+	// ClusterID identifies the installation that created the instance, and Provider the provider.
 	ClusterID string `json:"cluster"`
 	Provider  string `json:"provider"`
-	// Class is the name of the class, in the namespace of the Machine; empty for a Machine without one.
+	// Class is the name of the class, in the namespace of the Machine, "" for a Machine without one.
 	Class string `json:"class,omitempty"`
-	// ProviderID is that of the instance, and Scope where the provider finds it.
+	// ProviderID is the provider ID of the instance, and Scope the scope in which the provider finds it.
 	ProviderID string `json:"id"`
 	Scope      string `json:"scope,omitempty"`
 }
@@ -43,7 +44,7 @@ func (i InstanceMark) String() string {
 	return string(text)
 }
 
-// ParseInstanceMark reads the value of the annotation; ok is false if it names no instance.
+// ParseInstanceMark reads the value of the annotation. ok is false if it identifies no instance.
 func ParseInstanceMark(text string) (mark InstanceMark, ok bool) {
 	err := json.Unmarshal([]byte(text), &mark)
 	return mark, err == nil && mark.ClusterID != "" && mark.Provider != "" && mark.ProviderID != ""

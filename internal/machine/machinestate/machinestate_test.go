@@ -22,15 +22,15 @@ func typeVersion(version string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Labels = map[string]string{v1beta1.LabelTypeVersion: version} }
 }
 
-// A phase that somebody else wrote has no reason with it.
-func TestAPhaseWithoutAReasonIsNoFailure(t *testing.T) {
+// A phase that another client wrote has no reason.
+func TestFailedPhaseWithoutAReasonIsNotAFailure(t *testing.T) {
 	m := &v1beta1.Machine{}
 	m.Status.Phase = v1beta1.MachineFailed
 	if Failed(m) {
-		t.Error("a machine of which no provider said why it failed counts as failed")
+		t.Error("a machine without a failure reason counts as failed")
 	}
 	if failed(m); !Failed(m) {
-		t.Error("a machine that failed does not count as failed")
+		t.Error("a failed machine does not count as failed")
 	}
 }
 
@@ -38,10 +38,10 @@ func failed(m *v1beta1.Machine) {
 	m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
 }
 
-// Sets, deployments, health checks and preservation decide by these predicates: only here they are defined.
+// Sets, deployments, health checks and preservation decide by these predicates, which are only defined here.
 //
 // Rules: remediation-by-strategy, remediation-retries-limited, interrupted-replaced-at-once, preserve-on-request.
-func TestWhatIsReplaced(t *testing.T) {
+func TestReplacementPredicates(t *testing.T) {
 	requested := func(status metav1.ConditionStatus, reason string) func(*v1beta1.Machine) {
 		return condition(v1beta1.ConditionRemediationRequested, status, reason)
 	}
@@ -58,9 +58,9 @@ func TestWhatIsReplaced(t *testing.T) {
 		"failed, left to an external remediator": {[]func(*v1beta1.Machine){failed, requested(metav1.ConditionTrue, v1beta1.ReasonExternalRemediation)}, true, true, false},
 		"interrupted":                            {[]func(*v1beta1.Machine){interrupted}, true, false, false},
 		"interrupted, then failed":               {[]func(*v1beta1.Machine){interrupted, failed}, true, true, false},
-		"exempt by a person":                     {[]func(*v1beta1.Machine){failed, annotation(v1beta1.AnnotationSkipRemediation)}, true, true, true},
+		"exempt by annotation":                   {[]func(*v1beta1.Machine){failed, annotation(v1beta1.AnnotationSkipRemediation)}, true, true, true},
 		"retries exhausted":                      {[]func(*v1beta1.Machine){failed, requested(metav1.ConditionFalse, v1beta1.ReasonRetriesExhausted)}, true, true, true},
-		"unhealthy with the reason of no more tries": {[]func(*v1beta1.Machine){requested(metav1.ConditionTrue, v1beta1.ReasonRetriesExhausted)}, true, true, false},
+		"unhealthy, retries exhausted":           {[]func(*v1beta1.Machine){requested(metav1.ConditionTrue, v1beta1.ReasonRetriesExhausted)}, true, true, false},
 	} {
 		m := &v1beta1.Machine{}
 		for _, change := range test.changes {
@@ -86,9 +86,9 @@ func TestUnchangeable(t *testing.T) {
 		"neither":                {func(*v1beta1.Machine) {}, false, false},
 		"paused":                 {annotation(v1beta1.AnnotationPaused), true, true},
 		"paused for Cluster API": {annotation(v1beta1.AnnotationClusterAPIPaused), true, true},
-		"this schema":            {typeVersion(v1beta1.TypeVersion), false, false},
-		"another schema":         {typeVersion("v9"), false, true},
-		"an empty schema":        {typeVersion(""), false, true},
+		"this type version":      {typeVersion(v1beta1.TypeVersion), false, false},
+		"another type version":   {typeVersion("v9"), false, true},
+		"an empty type version":  {typeVersion(""), false, true},
 	} {
 		m := &v1beta1.Machine{}
 		test.change(m)

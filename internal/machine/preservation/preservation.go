@@ -1,6 +1,6 @@
-// Package preservation says which Machines are preserved for inspection, and which are about to be. The provider
-// process preserves them, and the set that owns one waits for that. Both must agree: a machine for which only one of
-// them waits would be deleted too early, or never.
+// Package preservation defines which Machines are preserved for inspection, and which are about to be. The provider
+// process preserves a Machine, and the set that owns it waits for that. Both must agree, or a machine would be deleted
+// too early or never.
 package preservation
 
 import (
@@ -14,7 +14,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Preserved reports whether the Machine is preserved. Then it belongs to no set, whatever its owner references are.
+// Preserved reports whether the Machine is preserved. A preserved Machine belongs to no set, whatever its owner
+// references are.
 func Preserved[M metav1.Object](m M) bool {
 	_, preserved := m.GetAnnotations()[v1beta1.AnnotationPreservedUntil]
 	return preserved
@@ -25,14 +26,15 @@ func Until(m *v1beta1.Machine) (time.Time, error) {
 	value := m.Annotations[v1beta1.AnnotationPreservedUntil]
 	until, err := time.Parse(time.RFC3339, value)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("metadata.annotations[%s] is %.64q, which is no time such as 2030-01-31T12:00:00Z",
+		return time.Time{}, fmt.Errorf("metadata.annotations[%s] is %.64q, which is not a time such as 2030-01-31T12:00:00Z",
 			v1beta1.AnnotationPreservedUntil, value)
 	}
 	return until, nil
 }
 
-// NeverBegan reports whether the annotation says a time that is past, and the Machine was not preserved before. Where
-// it was, the condition says so or, if that could not be written any more, that it was taken from its set.
+// NeverBegan reports whether the annotation has a past time and the Machine was not preserved before. A Machine that
+// was preserved has the condition Preserved. If that could not be written any more, the annotation preserved-from shows
+// that the Machine was removed from its set.
 func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
 	until, err := Until(m)
 	_, taken := m.Annotations[v1beta1.AnnotationPreservedFrom]
@@ -40,7 +42,7 @@ func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
 		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPreserved)
 }
 
-// Invalid says what is wrong with the annotation machinist.dev/preserve, "" if nothing is.
+// Invalid returns what is wrong with the annotation machinist.dev/preserve, "" if it is valid or missing.
 func Invalid(m *v1beta1.Machine) string {
 	switch value, asked := m.Annotations[v1beta1.AnnotationPreserve]; {
 	case !asked, value == v1beta1.PreserveNow, value == v1beta1.PreserveWhenFailed:
@@ -51,22 +53,22 @@ func Invalid(m *v1beta1.Machine) string {
 	}
 }
 
-// OverLimit reports whether the Machine is not preserved because too many others are, and is replaced like any other.
-// It stays so until the Machine is replaced or recovers, even if others are no longer preserved.
+// OverLimit reports whether the Machine is not preserved because the limit is reached, and is replaced like any other.
+// This holds until the Machine is replaced or recovers, even if others are no longer preserved.
 func OverLimit(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPreserved)
 	return m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed && c != nil && c.Status == "False" &&
 		c.Reason == v1beta1.ReasonTooManyPreserved && replacedForFailure(m)
 }
 
-// SameOrigin reports whether two Machines, preserved or not, are or were of one MachineDeployment, or of one MachineSet
-// alone.
+// SameOrigin reports whether two Machines, preserved or not, belong or belonged to the same MachineDeployment or the
+// same standalone MachineSet.
 func SameOrigin(a, b *v1beta1.Machine) bool {
 	from := Origin(a)
 	return a.Namespace == b.Namespace && from != "" && from == Origin(b)
 }
 
-// Origin names the owner that the Machine has or had, "" if it had none.
+// Origin returns the kind and name of the owner that the Machine has or had, "" if it had none.
 func Origin(m *v1beta1.Machine) string {
 	if name := m.Labels[v1beta1.LabelMachineDeployment]; name != "" {
 		return "MachineDeployment " + name
@@ -81,8 +83,8 @@ func Origin(m *v1beta1.Machine) string {
 	return "MachineSet " + name
 }
 
-// Due reports whether the Machine will be preserved as soon as possible. One without an instance has nothing to
-// inspect.
+// Due reports whether the Machine will be preserved as soon as possible. A Machine without an instance is not
+// preserved, because there is nothing to inspect.
 func Due(m *v1beta1.Machine) bool {
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:
@@ -98,8 +100,8 @@ func Due(m *v1beta1.Machine) bool {
 }
 
 // replacedForFailure reports whether the set of the Machine would replace it now because it failed or was found
-// unhealthy. If it would not, preserving the Machine would cause a replacement. An interrupted Machine cannot be
-// preserved: the cloud removes its instance.
+// unhealthy. If not, preserving the Machine would cause a replacement. An interrupted Machine cannot be preserved,
+// because the cloud deletes its instance.
 func replacedForFailure(m *v1beta1.Machine) bool {
 	return machinestate.FailedOrUnhealthy(m) && !machinestate.ReplacementExempt(m)
 }

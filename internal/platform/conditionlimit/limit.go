@@ -1,5 +1,5 @@
-// Package conditionlimit keeps the conditions of an object within the number that its schema admits. Anybody who may
-// write a status can add conditions; with too many of them the API server would refuse every status that a controller
+// Package conditionlimit keeps the number of an object's conditions within the limit of its schema. Any client that may
+// write a status can add conditions. If there were too many, the API server would refuse every status that a controller
 // writes.
 package conditionlimit
 
@@ -11,13 +11,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Kind says which conditions of a kind Machinist writes itself, and how many the schema admits.
+// Kind lists the conditions of a kind that Machinist itself writes (Own), and the number of conditions that the schema
+// allows (Most).
 type Kind struct {
 	Own  []string
 	Most int
 }
 
-// The kinds of the API. MachineSets and MachineDeployments share theirs.
+// Kinds of the API. Fleet is for MachineSets and MachineDeployments.
 var (
 	Machine = Kind{Most: 32, Own: []string{
 		v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy, v1beta1.ConditionUpToDate,
@@ -39,8 +40,8 @@ var (
 	HealthCheck = Kind{Most: 16, Own: []string{v1beta1.ConditionRemediationAllowed}}
 )
 
-// Apply returns the conditions without those of others that leave no room for all of the kind's own. It keeps the
-// first of the others, and their order. The list itself is returned where nothing has to go.
+// Apply removes conditions of other writers that would leave no room for all of the kind's own. It keeps the first ones
+// of the others, and their order. If nothing must be removed, it returns the list unchanged.
 func (k Kind) Apply(list []metav1.Condition) []metav1.Condition {
 	capacity, others := k.Most-len(k.Own), 0
 	return slices.DeleteFunc(list, func(c metav1.Condition) bool {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// named returns conditions of the types.
 func named(types ...string) (list []metav1.Condition) {
 	for _, t := range types {
 		list = append(list, metav1.Condition{Type: t})
@@ -21,7 +22,7 @@ func named(types ...string) (list []metav1.Condition) {
 }
 
 // Rule: own-conditions-have-space.
-func TestOthersConditionsLeaveSpaceForAllOfOurOwn(t *testing.T) {
+func TestApplyLeavesRoomForAllOwnConditions(t *testing.T) {
 	var others []string
 	for i := range 40 {
 		others = append(others, fmt.Sprintf("example.com/%d", i))
@@ -31,17 +32,17 @@ func TestOthersConditionsLeaveSpaceForAllOfOurOwn(t *testing.T) {
 		before := named(slices.Concat(others, k.Own)...)
 		after := k.Apply(slices.Clone(before))
 		if len(after) != k.Most || after[0].Type != others[0] || after[len(after)-1].Type != k.Own[len(k.Own)-1] {
-			t.Errorf("%s: %d are left, the first %s", name, len(after), after[0].Type)
+			t.Errorf("%s: %d conditions are left, the first is %s", name, len(after), after[0].Type)
 		}
 		few := named(append(slices.Clone(others[:k.Most-len(k.Own)]), k.Own[0])...)
 		if got := k.Apply(slices.Clone(few)); !slices.Equal(got, few) {
-			t.Errorf("%s: %d of %d are left although there is room", name, len(got), len(few))
+			t.Errorf("%s: %d of %d conditions are left although there is room for all", name, len(got), len(few))
 		}
 	}
 }
 
-// A condition that is missing in the lists could be dropped as another's.
-func TestEveryConditionOfTheAPIIsListed(t *testing.T) {
+// A condition that is not listed could be removed like one of another writer.
+func TestOwnListsEveryConditionOfTheAPI(t *testing.T) {
 	listed := slices.Concat(Machine.Own, Fleet.Own, Class.Own, HealthCheck.Own, Budget.Own)
 	for _, file := range []string{"conditions.go", "machine_conditions.go"} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), "../../../api/v1beta1/"+file, nil, 0)

@@ -1,4 +1,5 @@
-// Package expiry exports when the credentials and certificates of a process end, so that somebody renews them before.
+// Package expiry exports when the credentials and certificates of a process expire, so that administrators can renew
+// them in time.
 package expiry
 
 import (
@@ -15,10 +16,10 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// Lifetime is from when until when a credential is valid. The zero time stands for a time that is not known.
+// Lifetime is the time during which a credential is valid. A zero time means that the time is not known.
 type Lifetime struct{ Begin, End time.Time }
 
-// OfCertificate returns the lifetime of the first certificate in PEM; nothing where there is none.
+// OfCertificate returns the lifetime of the first certificate in PEM, or the zero value if there is none.
 func OfCertificate(pem []byte) Lifetime {
 	certificates, err := certutil.ParseCertsPEM(pem)
 	if err != nil || len(certificates) == 0 {
@@ -36,8 +37,8 @@ func OfCertificateFile(path string) Lifetime {
 	return OfCertificate(content)
 }
 
-// OfToken reads the claims "iat" and "exp" of a JSON Web Token. Whether the token is genuine does not matter here: its
-// times are shown to people only.
+// OfToken returns the lifetime in the claims "iat" and "exp" of a JSON Web Token. It does not verify the token, because
+// the lifetime is only displayed.
 func OfToken(token string) Lifetime {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -61,8 +62,8 @@ func OfToken(token string) Lifetime {
 	return l
 }
 
-// Metrics export lifetimes. They are read whenever the metrics are asked for, so that they are those of what is in use
-// then. A nil *Metrics exports nothing.
+// Metrics export lifetimes. The lifetimes are read at each scrape, so they are those of the credentials in use. A nil
+// *Metrics exports nothing.
 type Metrics struct {
 	expires, issued *prometheus.Desc
 
@@ -70,15 +71,15 @@ type Metrics struct {
 	read map[string]func() Lifetime
 }
 
-// NewMetrics registers the metrics, or returns those that are registered already.
+// NewMetrics registers the metrics, or returns those that are already registered.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	labels := []string{"credential"}
 	m := &Metrics{read: map[string]func() Lifetime{},
 		expires: prometheus.NewDesc("machinist_credential_expiry_timestamp_seconds",
-			"When a certificate or token of the process ends: control-kubeconfig, target-kubeconfig, webhook-certificate or metrics-certificate.",
+			"When a certificate or token of the process expires: control-kubeconfig, target-kubeconfig, webhook-certificate or metrics-certificate.",
 			labels, nil),
 		issued: prometheus.NewDesc("machinist_credential_issue_timestamp_seconds",
-			"When a certificate or token of the process began to be valid.", labels, nil),
+			"When a certificate or token of the process became valid.", labels, nil),
 	}
 	err := registerer.Register(m)
 	if err == nil {
@@ -92,7 +93,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return nil, fmt.Errorf("register the metrics of credentials: %w", err)
 }
 
-// Watch exports the lifetime of a credential from now on. What has no end is not exported.
+// Watch exports the lifetime of a credential from now on. A lifetime without an end is not exported.
 func (m *Metrics) Watch(credential string, read func() Lifetime) {
 	if m == nil {
 		return

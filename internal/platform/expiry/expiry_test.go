@@ -19,7 +19,7 @@ func token(claims string) string {
 	return strings.Join([]string{encode([]byte("{}")), encode([]byte(claims)), "signature"}, ".")
 }
 
-func TestLifetimesAreReadFromTokensAndCertificates(t *testing.T) {
+func TestLifetimesOfTokensAndCertificates(t *testing.T) {
 	for text, want := range map[string]Lifetime{
 		"":                             {},
 		"opaque":                       {},
@@ -52,7 +52,7 @@ func TestLifetimesAreReadFromTokensAndCertificates(t *testing.T) {
 	}
 }
 
-func TestLifetimesAreThoseOfWhatIsInUseWhenTheyAreAskedFor(t *testing.T) {
+func TestMetricsReadTheLifetimesAtEachScrape(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := NewMetrics(registry)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestLifetimesAreThoseOfWhatIsInUseWhenTheyAreAskedFor(t *testing.T) {
 	want := func(series string) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP machinist_credential_expiry_timestamp_seconds When a certificate or token of the process ends: control-kubeconfig, target-kubeconfig, webhook-certificate or metrics-certificate.
+# HELP machinist_credential_expiry_timestamp_seconds When a certificate or token of the process expires: control-kubeconfig, target-kubeconfig, webhook-certificate or metrics-certificate.
 # TYPE machinist_credential_expiry_timestamp_seconds gauge
 machinist_credential_expiry_timestamp_seconds{credential="webhook-certificate"} 9
 `+series)); err != nil {
@@ -78,7 +78,7 @@ machinist_credential_expiry_timestamp_seconds{credential="webhook-certificate"} 
 	want("")
 	end = 1000
 	want(`machinist_credential_expiry_timestamp_seconds{credential="control-kubeconfig"} 1000
-# HELP machinist_credential_issue_timestamp_seconds When a certificate or token of the process began to be valid.
+# HELP machinist_credential_issue_timestamp_seconds When a certificate or token of the process became valid.
 # TYPE machinist_credential_issue_timestamp_seconds gauge
 machinist_credential_issue_timestamp_seconds{credential="control-kubeconfig"} 7
 `)
@@ -86,6 +86,6 @@ machinist_credential_issue_timestamp_seconds{credential="control-kubeconfig"} 7
 	other := prometheus.NewRegistry()
 	other.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "machinist_credential_expiry_timestamp_seconds"}))
 	if _, err := NewMetrics(other); err == nil {
-		t.Error("another metric of that name is no error")
+		t.Error("NewMetrics() = nil although another metric has the name")
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Decisions knows which generation of an object this process wrote last after it had decided from its cache. Who
-// carries out that generation by the same cache need not wait until the cache is as new as the write, nor read live: it
-// sees at least what the decision was made from. The zero value knows none and is ready to use; nil knows none and
-// notes none.
+// Decisions records which generation of an object this process wrote last, after it had decided from its cache. A
+// controller that carries out that generation with the same cache sees at least the state from which the decision was
+// made. It need not wait until the cache contains the write, and need not read live. The zero value contains no
+// generations and is ready to use. A nil *Decisions records nothing.
 type Decisions struct {
 	mu          sync.Mutex
 	generations map[types.UID]int64
 }
 
-// Note records a generation that was written.
+// Note records the generation that was written to an object.
 func (d *Decisions) Note(object types.UID, generation int64) {
 	if d == nil {
 		return
@@ -28,7 +28,7 @@ func (d *Decisions) Note(object types.UID, generation int64) {
 	d.generations[object] = generation
 }
 
-// Made reports whether the generation was noted, and none since.
+// Made reports whether the generation is the one that was noted last.
 func (d *Decisions) Made(object types.UID, generation int64) bool {
 	if d == nil {
 		return false
@@ -39,7 +39,7 @@ func (d *Decisions) Made(object types.UID, generation int64) bool {
 	return ok && noted == generation
 }
 
-// Forget drops what is known of an object that is gone.
+// Forget removes a deleted object.
 func (d *Decisions) Forget(object types.UID) {
 	if d == nil {
 		return

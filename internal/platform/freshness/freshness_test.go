@@ -16,12 +16,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A controller that takes an ambiguous write for a failed one repeats it, and there is one machine or set too many.
+// If a controller treats an ambiguous write as failed, it repeats the write and creates a machine or set too many.
 //
 // Rules: exact-number-of-machines, first-decision-from-live-lists.
 func TestAmbiguous(t *testing.T) {
 	machines := schema.GroupResource{Group: "machinist.dev", Resource: "machines"}
-	// response is the error that client-go makes of a response without a Status, as of a proxy.
+	// response returns the error that client-go creates for a response without a Status, such as that of a proxy.
 	response := func(code int) error {
 		return apierrors.NewGenericServerResponse(code, "POST", machines, "a", "", 0, true)
 	}
@@ -97,13 +97,13 @@ func TestSameObjects(t *testing.T) {
 		cached, live []*v1beta1.Machine
 		want         bool
 	}{
-		"none":                 {nil, nil, true},
-		"the same":             {list("5", "6"), list("5", "6"), true},
-		"newer":                {list("5", "7"), list("5", "6"), true},
-		"older":                {list("5", "6"), list("5", "7"), false},
-		"one is missing":       {list("5"), list("5", "6"), false},
-		"one was deleted":      {list("5", "6"), list("5"), false},
-		"another in its stead": {list("5", "6", ""), list("5", "", "6"), false},
+		"none":                   {nil, nil, true},
+		"the same":               {list("5", "6"), list("5", "6"), true},
+		"newer":                  {list("5", "7"), list("5", "6"), true},
+		"older":                  {list("5", "6"), list("5", "7"), false},
+		"one is missing":         {list("5"), list("5", "6"), false},
+		"one was deleted":        {list("5", "6"), list("5"), false},
+		"another object instead": {list("5", "6", ""), list("5", "", "6"), false},
 	} {
 		if got := SameObjects(test.cached, test.live); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
@@ -114,7 +114,7 @@ func TestSameObjects(t *testing.T) {
 func TestTracker(t *testing.T) {
 	for name, test := range map[string]struct {
 		steps func(*Tracker)
-		// trusted are cache versions that may be trusted, stale those that may not.
+		// trusted are cache versions that may be trusted. stale are versions that may not.
 		trusted, stale []string
 		min            string
 	}{
@@ -127,7 +127,7 @@ func TestTracker(t *testing.T) {
 			[]string{"200"}, []string{"199"}, "200"},
 		"after an ambiguous write": {func(k *Tracker) { k.Listed(k.Mark(), "100"); k.Invalidate() }, nil,
 			[]string{"100", "200"}, ""},
-		"a LIST after it": {func(k *Tracker) {
+		"a LIST after an ambiguous write": {func(k *Tracker) {
 			k.Listed(k.Mark(), "100")
 			k.Invalidate()
 			k.Listed(k.Mark(), "200")
@@ -153,7 +153,7 @@ func TestTracker(t *testing.T) {
 			}
 		}
 		if got := k.MinVersion(); got != test.min {
-			t.Errorf("%s: the cache must reach %q, want %q", name, got, test.min)
+			t.Errorf("%s: MinVersion() = %q, want %q", name, got, test.min)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func during(record func(*Tracker, Mark, string)) func(*Tracker) {
 func TestDecisions(t *testing.T) {
 	var d Decisions
 	if d.Made("a", 1) {
-		t.Error("nothing was noted, and generation 1 is known")
+		t.Error("generation 1 is known although nothing was noted")
 	}
 	d.Note("a", 2)
 	d.Note("b", 1)
@@ -181,12 +181,12 @@ func TestDecisions(t *testing.T) {
 	}
 	d.Forget("a")
 	if d.Made("a", 2) || !d.Made("b", 1) {
-		t.Error("the wrong object was forgotten")
+		t.Error("Forget removed the wrong object")
 	}
 	var none *Decisions
 	none.Note("a", 1)
 	none.Forget("a")
 	if none.Made("a", 1) {
-		t.Error("nil knows a decision")
+		t.Error("a nil *Decisions contains a generation")
 	}
 }

@@ -3,9 +3,9 @@ package freshness
 // Tracker records whether a cache may be trusted. The zero Tracker trusts no cache. It is not safe for concurrent
 // use: a controller whose workers share one locks it.
 type Tracker struct {
-	// minVersion is the resource version that the cache must have reached; "" before the first LIST.
+	// minVersion is the resource version that the cache must have reached. It is "" before the first LIST.
 	minVersion string
-	// confirmed says that the cache was compared with live lists, and may be trusted at any version.
+	// confirmed means that the cache was compared with live lists and may be trusted at any version.
 	confirmed bool
 	// ambiguous counts the ambiguous writes.
 	ambiguous int
@@ -14,10 +14,10 @@ type Tracker struct {
 // Mark is a point in the sequence of ambiguous writes.
 type Mark struct{ ambiguous int }
 
-// Mark returns the present point. A caller takes it before a live LIST.
+// Mark returns the current point. A caller takes it before a live LIST.
 func (t *Tracker) Mark() Mark { return Mark{t.ambiguous} }
 
-// MinVersion returns the resource version that the cache must have reached, "" if a live LIST must come first.
+// MinVersion returns the resource version that the cache must have reached. It is "" if a live LIST is needed first.
 func (t *Tracker) MinVersion() string { return t.minVersion }
 
 // Trusts reports whether a cache that is complete up to the resource version may be trusted.
@@ -28,24 +28,24 @@ func (t *Tracker) Trusts(cacheVersion string) bool {
 // Confirmed reports whether the cache may be trusted at any version.
 func (t *Tracker) Confirmed() bool { return t.confirmed }
 
-// Listed records the resource version of a live LIST that began at the mark. An earlier LIST since the last ambiguous
-// write has the lower version, so that one stays.
+// Listed records the resource version of a live LIST that began at the mark. If there was an earlier LIST since the
+// last ambiguous write, its lower version remains.
 func (t *Tracker) Listed(began Mark, version string) {
 	if began == t.Mark() && t.minVersion == "" {
 		t.minVersion = version
 	}
 }
 
-// Relisted records the resource version of a live LIST like Listed, but replaces that of an earlier LIST: the
-// decision that follows depends on the later one.
+// Relisted records the resource version of a live LIST like Listed, but replaces the version of an earlier LIST. Use it
+// if the next decision depends on the later LIST.
 func (t *Tracker) Relisted(began Mark, version string) {
 	if began == t.Mark() {
 		t.minVersion = version
 	}
 }
 
-// Confirm records that the cache was at least as new as live lists that began at the mark. The caller has compared
-// their objects.
+// Confirm records that the cache was at least as new as live lists that began at the mark. The caller must have
+// compared their objects.
 func (t *Tracker) Confirm(began Mark) {
 	if began == t.Mark() {
 		t.confirmed = true

@@ -10,14 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AtLeastAsNew reports whether one resource version is equal to another or later; false if one of them is invalid or
-// empty. They may be of different kinds, because all resource versions count the writes of one etcd.
+// AtLeastAsNew reports whether a resource version is equal to or later than another one. It returns false if one of
+// them is invalid or empty. They may belong to different kinds, because all resource versions count the writes of one
+// etcd.
 func AtLeastAsNew(version, other string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, other)
 	return err == nil && order >= 0
 }
 
-// SameObjects reports whether a cache has the same objects as a live list, none of them in an older version.
+// SameObjects reports whether a cache contains the same objects as a live list, each in the same version or a later
+// one.
 func SameObjects[T client.Object](cached, live []T) bool {
 	if len(cached) != len(live) {
 		return false
@@ -36,7 +38,7 @@ func SameObjects[T client.Object](cached, live []T) bool {
 }
 
 // Ambiguous reports whether a write that returned the error may have been carried out: there was no response, or the
-// API server failed while it handled the request. Only a status below 500 says that the request was rejected.
+// API server failed while it handled the request. Only a status below 500 means that the request was rejected.
 func Ambiguous(err error) bool {
 	if err == nil {
 		return false

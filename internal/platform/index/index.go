@@ -1,4 +1,4 @@
-// Package index names the cache indexes through which controllers find objects without listing a namespace.
+// Package index defines the cache indexes through which controllers find objects without listing a namespace.
 package index
 
 import (
@@ -19,12 +19,12 @@ const (
 	MachineByOwner = "machine.controllerUID"
 	// MachineByProviderID finds Machines by spec.providerID, and by the provider ID of their Nodes.
 	MachineByProviderID = "machine.providerID"
-	// MachineByNodeName finds Machines by the name of the Node that they are, or will be.
+	// MachineByNodeName finds Machines by the name of their current or future Node.
 	MachineByNodeName = "machine.nodeName"
 	// MachineByClass finds Machines by the name of their class.
 	MachineByClass = "machine.className"
-	// MachineBySecret finds Machines by the names of the Secrets that they refer to themselves: those of the inline
-	// form, and the credentials that their instance was made with.
+	// MachineBySecret finds Machines by the names of the Secrets to which they refer themselves: the Secrets of the inline
+	// form, and the credentials with which their instance was created.
 	MachineBySecret = "machine.secretName"
 	// MachineSetByOwner finds MachineSets by the UID of their controller.
 	MachineSetByOwner = "machineset.controllerUID"
@@ -37,15 +37,15 @@ func RegisterMachines(ctx context.Context, indexer client.FieldIndexer) error {
 	return register(ctx, indexer, machines())
 }
 
-// RegisterOwned adds those indexes of Machines that machinist-manager uses, instead of RegisterMachines: a machine
-// takes some 300 bytes in an index whose value no other machine has.
+// RegisterOwned adds only the indexes of Machines that machinist-manager uses. Use it instead of RegisterMachines to
+// save memory: a machine takes about 300 bytes in an index in which its value is unique.
 func RegisterOwned(ctx context.Context, indexer client.FieldIndexer) error {
 	return register(ctx, indexer, slices.DeleteFunc(machines(), func(e entry) bool {
 		return e.name != MachineByOwner && e.name != MachineByNodeName
 	}))
 }
 
-// RegisterSets adds the indexes of MachineSets, for the process that watches them.
+// RegisterSets adds the indexes of MachineSets, for a process that watches them.
 func RegisterSets(ctx context.Context, indexer client.FieldIndexer) error {
 	return register(ctx, indexer, []entry{{&v1beta1.MachineSet{}, MachineSetByOwner, controllerUID, false}})
 }
@@ -54,12 +54,12 @@ func RegisterSets(ctx context.Context, indexer client.FieldIndexer) error {
 func RegisterTarget(ctx context.Context, indexer client.FieldIndexer) error {
 	return register(ctx, indexer, []entry{
 		{&corev1.Node{}, NodeByProviderID, func(o client.Object) []string {
-			return one(o.(*corev1.Node).Spec.ProviderID)
+			return nonEmpty(o.(*corev1.Node).Spec.ProviderID)
 		}, false},
 	})
 }
 
-// NodeName returns the name of the Node that the Machine is, or under which its instance will register; empty when
+// NodeName returns the name of the Machine's Node, or else the name under which its instance will register. It is "" if
 // neither is known.
 func NodeName(m *v1beta1.Machine) string {
 	if m.Status.NodeRef != nil {
@@ -71,12 +71,13 @@ func NodeName(m *v1beta1.Machine) string {
 	return ""
 }
 
+// entry is an index of a kind.
 type entry struct {
 	object client.Object
 	name   string
 	values client.IndexerFunc
-	// everywhere says that nobody asks for the objects of one namespace.
-	everywhere bool
+	// allNamespacesOnly means that no reader restricts the index to one namespace.
+	allNamespacesOnly bool
 }
 
 func machines() []entry {
@@ -84,18 +85,18 @@ func machines() []entry {
 		{&v1beta1.Machine{}, MachineByOwner, controllerUID, false},
 		{&v1beta1.Machine{}, MachineByProviderID, func(o client.Object) []string {
 			m := o.(*v1beta1.Machine)
-			ids := one(m.Spec.ProviderID)
+			ids := nonEmpty(m.Spec.ProviderID)
 			if node := m.NodeProviderID(); node != m.Spec.ProviderID {
 				ids = append(ids, node)
 			}
 			return ids
 		}, true},
 		{&v1beta1.Machine{}, MachineByNodeName, func(o client.Object) []string {
-			return one(NodeName(o.(*v1beta1.Machine)))
+			return nonEmpty(NodeName(o.(*v1beta1.Machine)))
 		}, true},
 		{&v1beta1.Machine{}, MachineByClass, func(o client.Object) []string {
 			if ref := o.(*v1beta1.Machine).Spec.ClassRef; ref != nil {
-				return one(ref.Name)
+				return nonEmpty(ref.Name)
 			}
 			return nil
 		}, false},
@@ -110,16 +111,16 @@ func machines() []entry {
 	}
 }
 
-// everywhere is a cache that can have an index of namespaced objects over all namespaces only. In others it is twice
-// as large: over all namespaces, and in each.
-type everywhere interface {
+// allNamespacesIndexer is implemented by a cache that can index namespaced objects over all namespaces only. In other
+// caches, an index takes twice the memory, because it is also kept per namespace.
+type allNamespacesIndexer interface {
 	IndexFieldEverywhere(ctx context.Context, object client.Object, field string, values client.IndexerFunc) error
 }
 
 func register(ctx context.Context, indexer client.FieldIndexer, entries []entry) error {
 	for _, e := range entries {
 		add := indexer.IndexField
-		if i, ok := indexer.(everywhere); ok && e.everywhere {
+		if i, ok := indexer.(allNamespacesIndexer); ok && e.allNamespacesOnly {
 			add = i.IndexFieldEverywhere
 		}
 		if err := add(ctx, e.object, e.name, e.values); err != nil {
@@ -131,12 +132,12 @@ func register(ctx context.Context, indexer client.FieldIndexer, entries []entry)
 
 func controllerUID(o client.Object) []string {
 	if owner := metav1.GetControllerOf(o); owner != nil {
-		return one(string(owner.UID))
+		return nonEmpty(string(owner.UID))
 	}
 	return nil
 }
 
-func one(value string) []string {
+func nonEmpty(value string) []string {
 	if value == "" {
 		return nil
 	}

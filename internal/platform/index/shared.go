@@ -10,18 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shared returns the objects that a list would have, which must not be changed: others have them too. list is an
-// empty one that tells the kind, whose objects are *T. From a process's cache they come without a copy, which counts
-// where they are a whole fleet; options may then be a namespace, one field, and not to wait for own writes. From its
-// live client, which gives list the resource version, those that the cache has in the same version are the cache's
-// own.
+// Shared returns the objects that a list would contain. They must not be changed, because other readers share them.
+// list is an empty list of the kind, whose objects are *T.
+//
+// From a process's cache, the objects are returned without a copy, which saves memory if they are a whole fleet. The
+// options may then select a namespace and one field, and disable waiting for the process's own writes. From a process's
+// live client, objects that the cache contains in the same version are the cached ones, and list gets the resource
+// version.
 func Shared[T any](ctx context.Context, from client.Reader, list client.ObjectList,
 	o ...client.ListOption) ([]*T, error) {
 	var shared []*T
 	add := func(object any) error {
 		t, ok := object.(*T)
 		if !ok {
-			return fmt.Errorf("a %T has a %T in it", list, object)
+			return fmt.Errorf("list %T contains a %T", list, object)
 		}
 		shared = append(shared, t)
 		return nil
@@ -48,9 +50,9 @@ func Shared[T any](ctx context.Context, from client.Reader, list client.ObjectLi
 	return shared, nil
 }
 
-// SharedOne returns the object of that name, which must not be changed, and nil where there is none. kind is any object
-// of its kind, and is not changed. From a process's cache the object comes without a copy, and without waiting for own
-// writes.
+// SharedOne returns the object with a name, or nil if it does not exist. The object must not be changed. kind is any
+// object of its kind, and is not changed either. From a process's cache, the object is returned without a copy and
+// without waiting for the process's own writes.
 func SharedOne[T any, P interface {
 	*T
 	client.Object
@@ -73,5 +75,5 @@ func SharedOne[T any, P interface {
 	if p, ok := object.(P); ok {
 		return p, nil
 	}
-	return nil, fmt.Errorf("the cache has a %T where a %T was asked for", object, kind)
+	return nil, fmt.Errorf("the cache returned a %T instead of a %T", object, kind)
 }

@@ -1,10 +1,11 @@
-// Package keylock has locks for keys. Unlike those of k8s.io/utils/keymutex, which share a few mutexes among all keys,
-// a lock never blocks another key: these are held over calls to an API server, which may not answer for a long time.
+// Package keylock provides locks for keys. The locks of k8s.io/utils/keymutex share a few mutexes among all keys. A
+// lock of this package never blocks another key. These locks are held during calls to an API server, which may not
+// answer for a long time.
 package keylock
 
 import "sync"
 
-// Locks are the locks of any number of keys. The zero value is ready to use.
+// Locks contains locks for any number of keys. The zero value is ready to use.
 type Locks struct {
 	mu   sync.Mutex
 	keys map[string]*lock
@@ -12,11 +13,11 @@ type Locks struct {
 
 type lock struct {
 	sync.Mutex
-	// users hold the lock or wait for it; guarded by Locks.mu.
+	// users is the number of callers that hold the lock or wait for it; guarded by Locks.mu.
 	users int
 }
 
-// Lock locks a key, and returns the function that unlocks it.
+// Lock locks a key and returns the function that unlocks it.
 func (l *Locks) Lock(key string) (unlock func()) {
 	l.mu.Lock()
 	k := l.keys[key]

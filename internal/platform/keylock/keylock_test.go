@@ -7,21 +7,21 @@ import (
 )
 
 // Rule: locks-not-held-for-others.
-func TestALockBlocksNoOtherKey(t *testing.T) {
+func TestALockDoesNotBlockOtherKeys(t *testing.T) {
 	var l Locks
 	var unlock []func()
 	for i := range 1000 {
-		unlock = append(unlock, l.Lock(fmt.Sprint(i))) // A shared mutex would block for ever.
+		unlock = append(unlock, l.Lock(fmt.Sprint(i))) // A shared mutex would block forever.
 	}
 	for _, f := range unlock {
 		f()
 	}
 	if len(l.keys) != 0 {
-		t.Errorf("%d keys are remembered that nothing holds", len(l.keys))
+		t.Errorf("%d unlocked keys are still stored", len(l.keys))
 	}
 }
 
-func TestALockIsHeldByOne(t *testing.T) {
+func TestALockIsExclusive(t *testing.T) {
 	var l Locks
 	var all sync.WaitGroup
 	counts := [2]int{}
@@ -36,6 +36,6 @@ func TestALockIsHeldByOne(t *testing.T) {
 	}
 	all.Wait()
 	if counts != [2]int{5000, 5000} || len(l.keys) != 0 {
-		t.Errorf("counted %v under the locks, want 5000 for each; %d keys are left", counts, len(l.keys))
+		t.Errorf("counted %v under the locks, want 5000 for each; %d keys are still stored", counts, len(l.keys))
 	}
 }

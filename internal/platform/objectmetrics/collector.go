@@ -1,5 +1,5 @@
-// Package objectmetrics exports metrics that are counted over the objects of a cache whenever they are scraped. No
-// series outlives its object, and nothing has to be kept in step with the objects between two scrapes.
+// Package objectmetrics exports metrics that are counted over the objects of a cache at each scrape. So a series never
+// outlives its object, and no counters must be kept up to date between two scrapes.
 package objectmetrics
 
 import (
@@ -11,27 +11,27 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// timeout bounds one scrape. A cache that is not filled yet does not answer.
+// timeout is how long one scrape may take. A cache that is not filled yet does not answer.
 const timeout = 5 * time.Second
 
 // Export exports one series.
 type Export func(desc *prometheus.Desc, value float64, labels ...string)
 
-// Collector exports nothing until Lead was called: a process that waits for its election has the same cache, and would
-// count the same objects once more.
+// Collector exports metrics once Lead was called. A process that waits for its election has the same cache, and would
+// count the same objects again.
 type Collector struct {
 	descs []*prometheus.Desc
 	count func(context.Context, Export) error
 	leads atomic.Bool
 }
 
-// New returns a Collector of the metrics that count exports. If count returns an error, the scrape lacks what it has
-// not exported by then.
+// New returns a Collector of the metrics that count exports. If count returns an error, the scrape contains only what
+// it exported before.
 func New(count func(context.Context, Export) error, descs ...*prometheus.Desc) *Collector {
 	return &Collector{descs: descs, count: count}
 }
 
-// Lead reports that this process works on the objects.
+// Lead starts the export, because this process now works on the objects.
 func (c *Collector) Lead() { c.leads.Store(true) }
 
 // Describe implements prometheus.Collector.

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestOnlyTheProcessThatLeadsExports(t *testing.T) {
+func TestOnlyALeaderExports(t *testing.T) {
 	desc := prometheus.NewDesc("things", "Things by kind.", []string{"kind"}, nil)
 	var failure error
 	c := New(func(_ context.Context, export Export) error {
@@ -20,7 +20,7 @@ func TestOnlyTheProcessThatLeadsExports(t *testing.T) {
 		return failure
 	}, desc)
 	if n := testutil.CollectAndCount(c); n != 0 {
-		t.Errorf("%d series are exported by a process that does not lead", n)
+		t.Errorf("%d series are exported by a process that does not lead, want none", n)
 	}
 	c.Lead()
 	if n := testutil.CollectAndCount(c); n != 2 {

@@ -1,4 +1,5 @@
-// Package permitted reads what a person permits for a time: a permission that ends by itself cannot be forgotten.
+// Package permitted reads permissions that an administrator gives for a limited time. A permission that ends
+// automatically cannot be forgotten.
 package permitted
 
 import (
@@ -6,26 +7,26 @@ import (
 	"time"
 )
 
-// ExampleTime is how such a time is written. It is always the same, so that a message does not change by itself.
+// ExampleTime is an example of such a time. It is constant, so that messages that contain it do not change.
 const ExampleTime = "2026-01-31T15:00:00Z"
 
-// Until reports why a permission does not count now, empty if it does. value is its end (RFC 3339), at most so far
-// ahead.
+// Until returns why a permission does not count now, or "" if it does. value is the end of the permission (RFC 3339),
+// which may be at most the duration most ahead.
 func Until(value string, now time.Time, most time.Duration) (problem string) {
 	until, err := time.Parse(time.RFC3339, value)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("its value %.40q is no time such as %s", value, ExampleTime)
+		return fmt.Sprintf("its value %.40q is not a time such as %s", value, ExampleTime)
 	case until.Sub(now) > most:
 		return fmt.Sprintf("its value %s is more than %s ahead", value, most)
 	case !until.After(now):
-		return fmt.Sprintf("its value %s is past", value)
+		return fmt.Sprintf("its value %s is in the past", value)
 	}
 	return ""
 }
 
-// BeginsIn returns how long a permission does not count yet because its end is too far ahead, zero if it counts, is
-// past or is not a time.
+// BeginsIn returns after what time a permission will count whose end is still too far ahead. It returns zero if the
+// permission counts now, or if its end is in the past or not a time.
 func BeginsIn(value string, now time.Time, most time.Duration) time.Duration {
 	until, err := time.Parse(time.RFC3339, value)
 	if err != nil {

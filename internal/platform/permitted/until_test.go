@@ -27,10 +27,10 @@ func TestUntil(t *testing.T) {
 		"2026-01-01T13:00:00Z": "",
 		"2026-01-02T12:00:00Z": "",
 		"2026-01-02T12:00:01Z": "more than 24h0m0s ahead",
-		"2026-01-01T12:00:00Z": "is past",
-		"2025-12-31T12:00:00Z": "is past",
-		"tomorrow":             `"tomorrow" is no time such as`,
-		"":                     `"" is no time such as`,
+		"2026-01-01T12:00:00Z": "is in the past",
+		"2025-12-31T12:00:00Z": "is in the past",
+		"tomorrow":             `"tomorrow" is not a time such as`,
+		"":                     `"" is not a time such as`,
 	} {
 		if got := Until(value, now, 24*time.Hour); (got == "") != (problem == "") || !strings.Contains(got, problem) {
 			t.Errorf("%q: %q, want %q", value, got, problem)

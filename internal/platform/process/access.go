@@ -21,51 +21,51 @@ import (
 )
 
 const (
-	// resultLifetime is how long it is remembered whether somebody may read metrics.
+	// resultLifetime is how long an answer of the cluster is cached.
 	resultLifetime = time.Minute
-	// results is how many are remembered at most.
-	results = 256
+	// maxResults is the greatest number of cached answers.
+	maxResults = 256
 	// resultTimeout is how long the cluster may take to answer.
 	resultTimeout = 10 * time.Second
-	// strangersPerSecond is how often the cluster is asked about tokens that were not let in before, and strangersAtOnce
-	// how often at once: nobody without a right can have this process send more.
-	strangersPerSecond, strangersAtOnce = 2, 10
-	// trusted is how many of those who were let in are asked about without such a limit, and trustLife for how long.
-	trusted, trustLife = 64, time.Hour
+	// unknownPerSecond and unknownAtOnce limit how often the cluster is asked about requests that were not allowed before.
+	// Unauthorized clients cannot make this process send more requests than that.
+	unknownPerSecond, unknownAtOnce = 2, 10
+	// maxAllowed and allowedLifetime limit how many allowed requests are exempt from that limit, and for how long.
+	maxAllowed, allowedLifetime = 64, time.Hour
 )
 
-// access lets those read metrics who the control cluster says may: those that it knows by their bearer token, and
-// lets get the path. controller-runtime's filter does the same by the libraries of the API server, which double the
-// size of a process.
+// access authorizes requests for metrics. It authenticates a client by its bearer token, and asks the control cluster
+// whether the client may get the path. The filter of controller-runtime does the same with the libraries of the API
+// server, which double the size of the binary.
 type access struct {
 	reviews authenticationclient.TokenReviewInterface
 	rights  authorizationclient.SubjectAccessReviewInterface
-	known   *cache.LRUExpireCache // of HTTP status codes, by question
-	// letIn has the questions that were answered with yes lately, and strangers limits all others.
-	letIn     *cache.LRUExpireCache
-	strangers *rate.Limiter
-	clock     cache.Clock
+	known   *cache.LRUExpireCache // HTTP status codes by question
+	// allowed contains the questions that were recently answered with yes. unknown limits the other questions.
+	allowed *cache.LRUExpireCache
+	unknown *rate.Limiter
+	clock   cache.Clock
 }
 
-// metricsPath is the one path that is served.
+// metricsPath is the only path that is served.
 const metricsPath = "/metrics"
 
-// question is what the cluster is asked. Of the token it has the hash only.
+// question is a question to the cluster. It contains only the hash of the token.
 type question struct {
 	token      [sha256.Size]byte
 	verb, path string
 }
 
-// filterMetrics is the filter of the metrics server. It asks the cluster of the configuration.
+// filterMetrics returns the filter of the metrics server. It asks the cluster of the configuration.
 func filterMetrics(clock cache.Clock) func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 	return func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 		reviews, err := authenticationclient.NewForConfigAndClient(config, client)
 		if err != nil {
-			return nil, fmt.Errorf("client for token reviews: %w", err)
+			return nil, fmt.Errorf("create the client for token reviews: %w", err)
 		}
 		rights, err := authorizationclient.NewForConfigAndClient(config, client)
 		if err != nil {
-			return nil, fmt.Errorf("client for access reviews: %w", err)
+			return nil, fmt.Errorf("create the client for access reviews: %w", err)
 		}
 		a := newAccess(reviews.TokenReviews(), rights.SubjectAccessReviews(), clock)
 		return a.filter, nil
@@ -75,17 +75,17 @@ func filterMetrics(clock cache.Clock) func(*rest.Config, *http.Client) (metricss
 func newAccess(reviews authenticationclient.TokenReviewInterface,
 	rights authorizationclient.SubjectAccessReviewInterface, clock cache.Clock) *access {
 	return &access{
-		reviews: reviews, rights: rights, known: cache.NewLRUExpireCacheWithClock(results, clock),
-		letIn: cache.NewLRUExpireCacheWithClock(trusted, clock), strangers: rate.NewLimiter(strangersPerSecond,
-			strangersAtOnce), clock: clock,
+		reviews: reviews, rights: rights, known: cache.NewLRUExpireCacheWithClock(maxResults, clock),
+		allowed: cache.NewLRUExpireCacheWithClock(maxAllowed, clock),
+		unknown: rate.NewLimiter(unknownPerSecond, unknownAtOnce), clock: clock,
 	}
 }
 
 func (a *access) filter(log logr.Logger, next http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		code, err := a.judge(r)
+		code, err := a.authorize(r)
 		if err != nil {
-			log.Error(err, "It is not known who may read the metrics")
+			log.Error(err, "Cannot authorize a request for metrics")
 			code = http.StatusInternalServerError
 		}
 		if code != http.StatusOK {
@@ -96,8 +96,8 @@ func (a *access) filter(log logr.Logger, next http.Handler) (http.Handler, error
 	}), nil
 }
 
-// judge returns 200, 401 or 403, or 429 when too many were asked about.
-func (a *access) judge(r *http.Request) (int, error) {
+// authorize returns the status 200, 401, 403 or 404, or 429 if there were too many unknown requests.
+func (a *access) authorize(r *http.Request) (int, error) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	if token = strings.TrimSpace(token); token == "" || !strings.EqualFold(scheme, "bearer") {
 		return http.StatusUnauthorized, nil
@@ -107,9 +107,9 @@ func (a *access) judge(r *http.Request) (int, error) {
 		return code.(int), nil
 	}
 	if r.URL.Path != metricsPath {
-		return http.StatusNotFound, nil // Each path would be another question.
+		return http.StatusNotFound, nil // Otherwise each path would be a new question.
 	}
-	if _, ok := a.letIn.Get(q); !ok && !a.strangers.AllowN(a.clock.Now(), 1) {
+	if _, ok := a.allowed.Get(q); !ok && !a.unknown.AllowN(a.clock.Now(), 1) {
 		return http.StatusTooManyRequests, nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), resultTimeout)
@@ -120,18 +120,19 @@ func (a *access) judge(r *http.Request) (int, error) {
 	}
 	switch {
 	case err == nil && code == http.StatusOK:
-		a.letIn.Add(q, true, trustLife)
+		a.allowed.Add(q, true, allowedLifetime)
 	case err == nil:
-		a.letIn.Remove(q)
+		a.allowed.Remove(q)
 	}
 	return code, err
 }
 
+// ask asks the cluster whose token it is, and whether that user may send the request.
 func (a *access) ask(ctx context.Context, token string, q question) (int, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	review, err := a.reviews.Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("ask whose token it is: %w", err)
+		return 0, fmt.Errorf("create a TokenReview: %w", err)
 	}
 	if !review.Status.Authenticated {
 		return http.StatusUnauthorized, nil
@@ -146,7 +147,7 @@ func (a *access) ask(ctx context.Context, token string, q question) (int, error)
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: q.verb, Path: q.path},
 	}}
 	if right, err = a.rights.Create(ctx, right, metav1.CreateOptions{}); err != nil {
-		return 0, fmt.Errorf("ask what %s may: %w", user.Username, err)
+		return 0, fmt.Errorf("create a SubjectAccessReview for user %s: %w", user.Username, err)
 	}
 	if !right.Status.Allowed {
 		return http.StatusForbidden, nil

@@ -18,13 +18,14 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// TestOneNamespaceNeedsNoRightsOutsideOfIt also shows that no request asks for more: it would be forbidden.
+// TestOneNamespaceNeedsNoRightsOutsideOfIt also shows that the process sends no request that needs other rights,
+// because such a request would be forbidden.
 func TestOneNamespaceNeedsNoRightsOutsideOfIt(t *testing.T) {
 	c := testConfig(t)
 	c.Namespace = newNamespace(t)
 	c.LeaderElectionNamespace = "" // The default is Namespace.
-	c.ClusterID = "its-own"        // The default needs to read the namespace kube-system.
-	user := "operator-of-" + c.Namespace
+	c.ClusterID = "its-own"        // For the default, the process must read the namespace kube-system.
+	user := "process-of-" + c.Namespace
 	config, err := planes.control.UserConfig(user)
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func TestOneNamespaceNeedsNoRightsOutsideOfIt(t *testing.T) {
 	}
 	rbac := clientset(t, planes.control.Config()).RbacV1()
 	all := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Rules: []rbacv1.PolicyRule{
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "process"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"machineclasses"}, Verbs: all},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "update"}},
@@ -46,7 +47,7 @@ func TestOneNamespaceNeedsNoRightsOutsideOfIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "operator"},
+		ObjectMeta: metav1.ObjectMeta{Name: "process"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 	}
@@ -67,7 +68,7 @@ func TestOneNamespaceNeedsNoRightsOutsideOfIt(t *testing.T) {
 	}
 }
 
-func TestMissingRightsAreWaitedForAndNamed(t *testing.T) {
+func TestAProcessNamesMissingRightsAndWaitsForThem(t *testing.T) {
 	c := testConfig(t)
 	config, err := planes.control.UserConfig("nobody-of-note")
 	if err != nil {
@@ -79,7 +80,7 @@ func TestMissingRightsAreWaitedForAndNamed(t *testing.T) {
 	}
 	p := start(t, c, testOptions(), nil)
 	p.logs.contain(t, "read namespace kube-system, whose UID is the default of --cluster-id")
-	p.probeReports("/readyz", http.StatusServiceUnavailable, "waiting for the cluster id")
+	p.probeReports("/readyz", http.StatusServiceUnavailable, "waiting for the cluster ID")
 	if err := p.stopped(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
@@ -96,7 +97,7 @@ func freePort(t *testing.T) string {
 }
 
 // Rule: metrics-need-authorization.
-func TestMetricsAreForThoseWhoMay(t *testing.T) {
+func TestMetricsNeedAuthorization(t *testing.T) {
 	c := testConfig(t)
 	c.MetricsBindAddress = freePort(t)
 	p := start(t, c, testOptions(), nil)
@@ -150,7 +151,7 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 		}
 		return response.StatusCode, response.Body.Close()
 	}
-	// A rejection is remembered for a while, so only the one who may is asked for again.
+	// A rejection is cached for a while, so only the requests that must succeed are repeated.
 	eventually(t, func() error {
 		if code, err := get(""); err != nil || code != http.StatusUnauthorized {
 			return fmt.Errorf("without a token: %d, %v, want 401", code, err)
@@ -158,7 +159,7 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 		return nil
 	})
 	if code, err := get("unknown"); err != nil || code != http.StatusUnauthorized {
-		t.Errorf("with a token of nobody: %d, %v, want 401", code, err)
+		t.Errorf("with an unknown token: %d, %v, want 401", code, err)
 	}
 	if code, err := get(mayNot); err != nil || code != http.StatusForbidden {
 		t.Errorf("without the right: %d, %v, want 403", code, err)
@@ -172,14 +173,14 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 }
 
 // Rule: profiles-by-flag.
-func TestProfilesAreServedOnlyWhenAskedFor(t *testing.T) {
+func TestProfilesAreServedOnlyIfTheFlagIsSet(t *testing.T) {
 	for name, test := range map[string]struct {
 		address string
 		want    bool
 	}{
-		"by default":                         {DefaultConfig("machinist-test").PprofBindAddress, false},
-		"at an address that is asked for":    {freePort(t), true},
-		"nowhere, as the flag's help has it": {"0", false},
+		"by default":                 {DefaultConfig("machinist-test").PprofBindAddress, false},
+		"at the address of the flag": {freePort(t), true},
+		"disabled by the flag":       {"0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := testConfig(t)
@@ -206,21 +207,21 @@ func TestProfilesAreServedOnlyWhenAskedFor(t *testing.T) {
 					return nil
 				})
 			}
-			// No other server of the process has them.
+			// No other server of the process serves profiles.
 			eventually(t, func() error {
 				if got := status(c.MetricsBindAddress); got != http.StatusNotFound {
-					return fmt.Errorf("profiles beside the metrics: %d, want 404", got)
+					return fmt.Errorf("profiles at the address of the metrics: %d, want 404", got)
 				}
 				return nil
 			})
 			if got := status(p.probes.listener.Addr().String()); got != http.StatusNotFound {
-				t.Errorf("profiles beside the probes: %d, want 404", got)
+				t.Errorf("profiles at the address of the probes: %d, want 404", got)
 			}
 		})
 	}
 }
 
-func TestAnAddressInUseIsKnownAtOnce(t *testing.T) {
+func TestNewFailsIfAnAddressIsInUse(t *testing.T) {
 	c := testConfig(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// comparePage bounds what the API server and this process hold at a time.
+	// comparePage is the number of objects in one page of a list.
 	comparePage = 500
-	// comparePeriod is the time between two checks whether the cache has what it lacked.
+	// comparePeriod is the time between two comparisons of the cache with a snapshot.
 	comparePeriod = 50 * time.Millisecond
 )
 
-// CaughtUp returns nil when the cache shows everything that the API server has at the time of the call, or later; how
-// long to wait for it is up to ctx. It costs one list of metadata for each kind, and is for the end of an outage:
-// that the API server answers does not mean that our watches do.
+// CaughtUp returns nil when the cache contains everything that the API server has at the time of the call. It waits as
+// long as ctx allows, and costs one list of metadata per kind. It is called at the end of an outage, when the API
+// server answers requests but the watches may still be interrupted.
 //
-// The version of the cache alone does not tell. Versions count the writes of all kinds, and the one of a watch to which
-// nothing happens moves about once a minute. So objects are compared as well.
+// The resource version of the cache alone is not sufficient. Versions count the writes of all kinds, and the version of
+// a watch without events advances only about once a minute. So objects are compared as well.
 //
-// What is cached as metadata is not checked: it triggers controllers, and nothing is decided from it. Nor is a cache
-// that was never filled: it cannot be read.
+// Kinds that are cached as metadata are not compared, because they only trigger controllers. A cache that is not filled
+// yet is not compared either, because it cannot be read.
 func (c *Cluster) CaughtUp(ctx context.Context) error {
 	if !c.Synced() {
 		return nil
@@ -44,36 +44,37 @@ func (c *Cluster) CaughtUp(ctx context.Context) error {
 		}
 		informer, err := c.Cache.GetInformer(ctx, object, ctrlcache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("find the informer of %s: %w", f.Kind, err)
+			return fmt.Errorf("get the informer of %s: %w", f.Kind, err)
 		}
 		indexed, ok := informer.(interface{ GetIndexer() toolscache.Indexer })
 		if !ok {
-			return fmt.Errorf("the informer of %s is a %T, and hides what it has", f.Kind, informer)
+			return fmt.Errorf("the informer of %s is a %T, which gives no access to its objects", f.Kind, informer)
 		}
 		before := indexed.GetIndexer().LastStoreSyncResourceVersion()
 		live, err := c.snapshot(ctx, f)
 		if err != nil {
-			return fmt.Errorf("list all %s for a comparison with the cache: %w", f.Kind, err)
+			return fmt.Errorf("list all objects of kind %s to compare them with the cache: %w", f.Kind, err)
 		}
 		if err := olderData(f.Kind, live.version, before); err != nil {
-			if c.older != nil {
-				c.older(err)
+			if c.onOlderData != nil {
+				c.onOlderData(err)
 			}
 			return err
 		}
-		if err := live.reached(ctx, indexed.GetIndexer()); err != nil {
-			return fmt.Errorf("the cache of %s: %w", f.Kind, err)
+		if err := live.waitFor(ctx, indexed.GetIndexer()); err != nil {
+			return fmt.Errorf("wait for the cache of %s: %w", f.Kind, err)
 		}
 	}
 	return nil
 }
 
-// snapshot is what the API server has of a kind at one moment.
+// snapshot contains the resource versions of all objects of a kind at one moment.
 type snapshot struct {
 	version string
-	objects map[string]string // the version of each by its key in the cache
+	objects map[string]string // the version of each object, by its key in the cache
 }
 
+// snapshot lists all objects of a kind.
 func (c *Cluster) snapshot(ctx context.Context, f form) (snapshot, error) {
 	s := snapshot{objects: map[string]string{}}
 	for token := ""; ; {
@@ -93,25 +94,26 @@ func (c *Cluster) snapshot(ctx context.Context, f form) (snapshot, error) {
 	}
 }
 
-// reached waits until a cache has what the snapshot has, or something later.
-func (s snapshot) reached(ctx context.Context, cached toolscache.Store) error {
+// waitFor waits until a cache contains the objects of the snapshot in the same version or a later one.
+func (s snapshot) waitFor(ctx context.Context, cached toolscache.Store) error {
 	tick := time.NewTicker(comparePeriod)
 	defer tick.Stop()
 	for {
-		lacks := s.lacking(cached)
-		if lacks == "" {
+		difference := s.difference(cached)
+		if difference == "" {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", lacks, context.Cause(ctx))
+			return fmt.Errorf("%s: %w", difference, context.Cause(ctx))
 		}
 	}
 }
 
-// lacking says what of the snapshot a cache does not show yet, nothing if it shows all.
-func (s snapshot) lacking(cached toolscache.Store) string {
+// difference names an object that a cache lacks, or has in an older version or after its deletion. It returns "" if
+// there is none.
+func (s snapshot) difference(cached toolscache.Store) string {
 	if freshness.AtLeastAsNew(cached.LastStoreSyncResourceVersion(), s.version) {
 		return ""
 	}
@@ -121,7 +123,7 @@ func (s snapshot) lacking(cached toolscache.Store) string {
 			return key + " is missing"
 		}
 		if !freshness.AtLeastAsNew(versionOf(object), version) {
-			return key + " is old"
+			return key + " is outdated"
 		}
 	}
 	for _, object := range cached.List() {
@@ -129,14 +131,15 @@ func (s snapshot) lacking(cached toolscache.Store) string {
 		if err != nil {
 			continue
 		}
-		// What the snapshot has not, and is not newer than it, was deleted.
+		// An object that is not newer than the snapshot, and not in it, was deleted.
 		if _, there := s.objects[key]; !there && freshness.AtLeastAsNew(s.version, versionOf(object)) {
-			return key + " is still there"
+			return key + " was deleted and is still cached"
 		}
 	}
 	return ""
 }
 
+// versionOf returns the resource version of an object.
 func versionOf(object any) string {
 	if o, err := meta.Accessor(object); err == nil {
 		return o.GetResourceVersion()

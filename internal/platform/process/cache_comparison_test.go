@@ -21,35 +21,35 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// watchesCut is a transport that can cut the watches off, and those alone.
-type watchesCut struct {
+// cuttableWatches is a transport that can interrupt all watches, and only those.
+type cuttableWatches struct {
 	next http.RoundTripper
 
 	mu     sync.Mutex
-	cut    chan struct{} // closed when they are cut off
-	failed int           // how many were begun since then
+	cut    chan struct{} // closed while the watches are interrupted
+	failed int           // watches that were begun since then
 }
 
-func (w *watchesCut) off() {
+func (w *cuttableWatches) interrupt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.cut)
 	w.failed = 0
 }
 
-func (w *watchesCut) on() {
+func (w *cuttableWatches) restore() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cut = make(chan struct{})
 }
 
-func (w *watchesCut) failures() int {
+func (w *cuttableWatches) failures() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failed
 }
 
-func (w *watchesCut) RoundTrip(request *http.Request) (*http.Response, error) {
+func (w *cuttableWatches) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Query().Get("watch") == "" {
 		return w.next.RoundTrip(request)
 	}
@@ -90,16 +90,17 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// cutOff returns the target cluster with its Nodes in the cache, and what can cut its watches off.
-func cutOff(t *testing.T) (*Cluster, *watchesCut) {
+// clusterWithCuttableWatches returns the target cluster with its Nodes in the cache, and the transport that can
+// interrupt its watches.
+func clusterWithCuttableWatches(t *testing.T) (*Cluster, *cuttableWatches) {
 	t.Helper()
-	readiness := &watchesCut{cut: make(chan struct{})}
+	watches := &cuttableWatches{cut: make(chan struct{})}
 	config := rest.CopyConfig(planes.target.Config())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		if readiness.next == nil {
-			readiness.next = next
+		if watches.next == nil {
+			watches.next = next
 		}
-		return readiness
+		return watches
 	})
 	c, err := newCluster(config, clusterOptions{
 		scheme: testScheme(), kinds: []Kind{{Object: &corev1.Node{}, Transform: TransformNode}}, readTimeout: time.Second,
@@ -109,13 +110,13 @@ func cutOff(t *testing.T) (*Cluster, *watchesCut) {
 		t.Fatal(err)
 	}
 	if err := c.CaughtUp(t.Context()); err != nil {
-		t.Errorf("of a cache that cannot be read: %v", err)
+		t.Errorf("CaughtUp() = %v for a cache that is not filled", err)
 	}
 	fillCache(t, c)
-	return c, readiness
+	return c, watches
 }
 
-// newNode makes a node for as long as the test lasts.
+// newNode creates a node and deletes it at the end of the test.
 func newNode(t *testing.T, name string) *corev1.Node {
 	t.Helper()
 	nodes := clientset(t, planes.target.Config()).CoreV1().Nodes()
@@ -131,14 +132,14 @@ func newNode(t *testing.T, name string) *corev1.Node {
 	return node
 }
 
-// The API server answers, and its watches do not: what is cached is from before. Whatever it lacks, that is noticed,
-// and so is when it has come.
+// The API server answers, but the watches are interrupted, so the cache is outdated. CaughtUp detects each kind of
+// difference, and returns when the cache has caught up.
 //
 // Rule: outage-ends-with-caches.
-func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
+func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
 	nodes := clientset(t, planes.target.Config()).CoreV1().Nodes()
 	newNode(t, "old")
-	c, readiness := cutOff(t)
+	c, watches := clusterWithCuttableWatches(t)
 	within := func(d time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
@@ -154,25 +155,25 @@ func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 			got = append(got, n.Name+n.Labels["changed"])
 		}
 		if slices.Sort(got); !slices.Equal(got, names) {
-			return fmt.Errorf("it shows %v, want %v", got, names)
+			return fmt.Errorf("the cache contains %v, want %v", got, names)
 		}
 		return nil
 	}
 	if err := within(patience); err != nil || shows("old") != nil {
-		t.Fatalf("in order: %v, %v", err, shows("old"))
+		t.Fatalf("before the interruption: %v, %v", err, shows("old"))
 	}
 	for _, step := range []struct {
-		lacks  string
-		change func()
-		shows  []string
+		difference string
+		change     func()
+		shows      []string
 	}{
 		{"new is missing", func() { newNode(t, "new") }, []string{"new", "old"}},
-		{"new is still there", func() {
+		{"new was deleted and is still cached", func() {
 			if err := nodes.Delete(t.Context(), "new", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}, []string{"old"}},
-		{"old is old", func() {
+		{"old is outdated", func() {
 			node, err := nodes.Get(t.Context(), "old", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -183,14 +184,14 @@ func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 			}
 		}, []string{"old2"}},
 	} {
-		readiness.off()
+		watches.interrupt()
 		step.change()
 		if err := within(time.Second); !errors.Is(err, context.DeadlineExceeded) ||
-			!strings.Contains(err.Error(), step.lacks) {
-			t.Errorf("without watches: %v, want that %s", err, step.lacks)
+			!strings.Contains(err.Error(), step.difference) {
+			t.Errorf("without watches: %v, want the difference %q", err, step.difference)
 		}
-		// Nothing else happens, so that no version tells.
-		readiness.on()
+		// No other write follows, so the resource version of the cache is not sufficient.
+		watches.restore()
 		if err := within(patience); err != nil {
 			t.Errorf("with watches: %v", err)
 		}
@@ -198,10 +199,10 @@ func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Writes of other kinds and the end of a watch to which nothing happened are no reason to wait.
-	readiness.off()
-	defer readiness.on()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "operator-"}}
+	// Writes of other kinds, and a broken watch without events, must not make CaughtUp wait.
+	watches.interrupt()
+	defer watches.restore()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "process-"}}
 	if _, err := clientset(t, planes.target.Config()).CoreV1().Namespaces().Create(t.Context(), ns,
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -211,21 +212,21 @@ func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 	}
 }
 
-// After so many failures an informer that gets them waits for 13 seconds at least, and after more for a minute.
+// After so many failures, an informer that saw them would wait for at least 13 seconds, and after more for a minute.
 //
 // Rule: outage-ends-with-caches.
-func TestACacheCatchesUpSoonHoweverLongItWasCutOff(t *testing.T) {
+func TestACacheCatchesUpSoonAfterALongOutage(t *testing.T) {
 	const failures, soon = 5, 10 * time.Second
-	c, readiness := cutOff(t)
-	readiness.off()
+	c, watches := clusterWithCuttableWatches(t)
+	watches.interrupt()
 	eventually(t, func() error {
-		if n := readiness.failures(); n < failures {
+		if n := watches.failures(); n < failures {
 			return fmt.Errorf("%d watches failed", n)
 		}
 		return nil
 	})
 	node := newNode(t, "late")
-	readiness.on()
+	watches.restore()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	if err := c.CaughtUp(ctx); err != nil {
@@ -237,7 +238,7 @@ func TestACacheCatchesUpSoonHoweverLongItWasCutOff(t *testing.T) {
 }
 
 // Rule: outage-ends-with-caches.
-func TestWhatACacheLacks(t *testing.T) {
+func TestDifferenceOfACacheFromASnapshot(t *testing.T) {
 	node := func(name, version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 	}
@@ -247,16 +248,16 @@ func TestWhatACacheLacks(t *testing.T) {
 		version string // of the cache
 		want    string
 	}{
-		"nothing, idle since long ago": {[]any{node("a", "5"), node("b", "15")}, "16", ""},
-		"one":                          {[]any{node("a", "5")}, "14", "b is missing"},
-		"a change":                     {[]any{node("a", "5"), node("b", "9")}, "14", "b is old"},
-		"a change, by number":          {[]any{node("a", "5"), node("b", "2")}, "14", "b is old"},
+		"none, the cache has been idle for long": {[]any{node("a", "5"), node("b", "15")}, "16", ""},
+		"a missing object":                       {[]any{node("a", "5")}, "14", "b is missing"},
+		"a change":                               {[]any{node("a", "5"), node("b", "9")}, "14", "b is outdated"},
+		"a change, with a version that sorts later as text": {[]any{node("a", "5"), node("b", "2")}, "14", "b is outdated"},
 		"a deletion": {[]any{node("a", "5"), node("b", "15"), node("c", "7")}, "16",
-			"c is still there"},
-		"nothing, it is ahead":              {[]any{node("a", "25"), node("b", "15"), node("c", "24")}, "25", ""},
-		"nothing, one was deleted since":    {[]any{node("a", "5")}, "21", ""},
-		"nothing, and there is none":        {nil, "20", ""},
-		"something, its version is unknown": {nil, "", " is missing"},
+			"c was deleted and is still cached"},
+		"none, the cache is newer":                       {[]any{node("a", "25"), node("b", "15"), node("c", "24")}, "25", ""},
+		"none, an object was deleted after the snapshot": {[]any{node("a", "5")}, "21", ""},
+		"none, the cache is empty and newer":             {nil, "20", ""},
+		"an empty cache without a version":               {nil, "", " is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
@@ -268,8 +269,8 @@ func TestWhatACacheLacks(t *testing.T) {
 			if test.version != "" {
 				store.Bookmark(test.version)
 			}
-			if got := at20.lacking(store); (got == "") != (test.want == "") || !strings.HasSuffix(got, test.want) {
-				t.Errorf("it lacks %q, want %q", got, test.want)
+			if got := at20.difference(store); (got == "") != (test.want == "") || !strings.HasSuffix(got, test.want) {
+				t.Errorf("difference() = %q, want %q", got, test.want)
 			}
 		})
 	}

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// child is an operator in a process of its own.
+// child is a Process that runs in a separate operating system process.
 type child struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	lines  chan string // of its stdout; closed at its end
+	lines  chan string // of its stdout; closed at the end
 	stderr lockedBuffer
 }
 
@@ -70,7 +70,7 @@ func startChild(t *testing.T, role, namespace string) *child {
 	return c
 }
 
-// reports waits for a line that begins like this.
+// reports waits for a line with the prefix.
 func (c *child) reports(prefix string) {
 	c.t.Helper()
 	deadline := time.After(patience)
@@ -81,10 +81,10 @@ func (c *child) reports(prefix string) {
 				return
 			}
 			if !ok {
-				c.t.Fatalf("the child ended before it said %q", prefix)
+				c.t.Fatalf("the child ended before it printed %q", prefix)
 			}
 		case <-deadline:
-			c.t.Fatalf("the child did not say %q", prefix)
+			c.t.Fatalf("the child did not print %q", prefix)
 		}
 	}
 }
@@ -96,50 +96,50 @@ func (c *child) signal(s os.Signal) {
 	}
 }
 
-// rest returns what the child said until its end, and its exit code.
+// rest returns the lines that the child printed until its end, and its exit code.
 func (c *child) rest() ([]string, int) {
 	c.t.Helper()
-	var said []string
+	var printed []string
 	deadline := time.After(patience)
 	for {
 		select {
 		case line, ok := <-c.lines:
 			if ok {
-				said = append(said, line)
+				printed = append(printed, line)
 				continue
 			}
 			err := c.cmd.Wait()
 			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-				return said, exit.ExitCode()
+				return printed, exit.ExitCode()
 			}
 			if err != nil {
 				c.t.Fatal(err)
 			}
-			return said, 0
+			return printed, 0
 		case <-deadline:
 			c.t.Fatalf("the child did not end; logs:\n%s", &c.stderr)
 		}
 	}
 }
 
-func TestAProcessThatWasStoppedDoesNothingMoreWhenItGoesOn(t *testing.T) {
+func TestAStoppedProcessDoesNothingWhenItContinues(t *testing.T) {
 	namespace := newNamespace(t)
 	first := startChild(t, "leader", namespace)
 	first.reports("acting")
 	first.signal(syscall.SIGSTOP)
 	second := start(t, childConfig(planes.control.Kubeconfig(), namespace), testOptions(), nil)
 	second.elected()
-	for len(first.lines) > 0 { // Said before it was stopped.
+	for len(first.lines) > 0 { // Printed before it was stopped.
 		<-first.lines
 	}
 	first.signal(syscall.SIGCONT)
-	said, code := first.rest()
+	printed, code := first.rest()
 	if code != ExitFenced {
 		t.Errorf("exit code %d, want %d", code, ExitFenced)
 	}
-	// It may have been stopped between its check and its act.
+	// It may have been stopped between its check and its action.
 	acts := 0
-	for _, line := range said {
+	for _, line := range printed {
 		if line == "acting" {
 			acts++
 		}
@@ -160,8 +160,8 @@ func TestASignalEndsTheProcessAndReleasesTheLease(t *testing.T) {
 			c := startChild(t, "leader", namespace)
 			c.reports("acting")
 			c.signal(s)
-			if said, code := c.rest(); code != 0 || len(said) == 0 || said[len(said)-1] != "ended: <nil>" {
-				t.Errorf("exit code %d after %q", code, said)
+			if printed, code := c.rest(); code != 0 || len(printed) == 0 || printed[len(printed)-1] != "ended: <nil>" {
+				t.Errorf("exit code %d after %q", code, printed)
 			}
 			if got := holder(readLease(t, childConfig("", namespace))); got != "" {
 				t.Errorf("holder %q", got)

@@ -9,14 +9,14 @@ import (
 	"github.com/go-logr/logr/funcr"
 )
 
-// Environment variables that make the test binary a process of its own.
+// These environment variables turn the test binary into a process for a test.
 const (
-	childRole       = "OPERATOR_TEST_CHILD"
-	childKubeconfig = "OPERATOR_TEST_KUBECONFIG"
-	childNamespace  = "OPERATOR_TEST_NAMESPACE"
+	childRole       = "PROCESS_TEST_CHILD"
+	childKubeconfig = "PROCESS_TEST_KUBECONFIG"
+	childNamespace  = "PROCESS_TEST_NAMESPACE"
 )
 
-// childConfig has times as short as may be.
+// childConfig returns a configuration with the shortest possible times.
 func childConfig(kubeconfig, namespace string) *Config {
 	c := DefaultConfig("machinist-test")
 	c.ControlKubeconfig, c.TargetKubeconfig = kubeconfig, None
@@ -26,12 +26,12 @@ func childConfig(kubeconfig, namespace string) *Config {
 	return c
 }
 
-// beChild runs an operator that says "acting" over and over while its fence is open. In the role "deaf" the process
-// goes on when the operator ended.
+// beChild runs a Process that prints "acting" repeatedly while its fence is open. In the role "deaf" it continues after
+// the Process has ended.
 func beChild(role string) int {
 	o := testOptions()
 	o.Logger = funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, prefix, args) }, funcr.Options{})
-	op, err := New(childConfig(os.Getenv(childKubeconfig), os.Getenv(childNamespace)), o)
+	p, err := New(childConfig(os.Getenv(childKubeconfig), os.Getenv(childNamespace)), o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -42,12 +42,12 @@ func beChild(role string) int {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
 		for range tick.C {
-			if op.Fence().Check() == nil {
+			if p.Fence().Check() == nil {
 				fmt.Println("acting")
 			}
 		}
 	}()
-	err = op.Run(ctx, nil)
+	err = p.Run(ctx, nil)
 	fmt.Println("ended:", err)
 	if role == "deaf" {
 		select {}

@@ -12,18 +12,18 @@ import (
 )
 
 var (
-	// ErrNotSynced is wrapped by the error of using a cached kind before the cache was filled for the first time: the
-	// cluster was not reachable since this process started.
-	ErrNotSynced = errors.New("the cache was never filled")
-	// ErrBehind is wrapped by the error of a cached read that did not see this process's own writes within the read
+	// ErrNotSynced is returned for a cached kind before the cache was filled for the first time. The cluster has not been
+	// reachable since this process started.
+	ErrNotSynced = errors.New("the cache is not filled yet")
+	// ErrBehind is returned by a cached read if the cache does not contain this process's own writes within the read
 	// timeout.
-	ErrBehind = errors.New("the cache does not have this process's own writes yet")
+	ErrBehind = errors.New("the cache does not contain this process's own writes yet")
 )
 
-// cachedClient sends what concerns cached kinds to a client that reads its own writes, and other writes to the live
-// client.
+// cachedClient passes reads and writes of cached kinds to a client that reads its own writes. It passes writes of other
+// kinds to the live client.
 type cachedClient struct {
-	// Client is the live one.
+	// Client is the live client.
 	client.Client
 	consistent client.Client
 	cache      *declaredCache
@@ -38,7 +38,7 @@ func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, object cli
 	if err != nil {
 		return fmt.Errorf("get %s: %w", key, err)
 	}
-	return c.bounded(ctx, f, func(ctx context.Context) error { return c.consistent.Get(ctx, key, object, o...) })
+	return c.readWithTimeout(ctx, f, func(ctx context.Context) error { return c.consistent.Get(ctx, key, object, o...) })
 }
 
 func (c *cachedClient) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
@@ -46,11 +46,11 @@ func (c *cachedClient) List(ctx context.Context, list client.ObjectList, o ...cl
 	if err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
-	return c.bounded(ctx, f, func(ctx context.Context) error { return c.consistent.List(ctx, list, o...) })
+	return c.readWithTimeout(ctx, f, func(ctx context.Context) error { return c.consistent.List(ctx, list, o...) })
 }
 
-// readable refuses to read what is not cached: a live read in its place would go unnoticed and cost one request each
-// time.
+// readable returns an error if a kind is not cached. Reading it from the API server instead would silently cost one
+// request each time.
 func (c *cachedClient) readable(object runtime.Object) (form, error) {
 	f, err := c.kinds.check(object)
 	if err == nil && !c.synced() {
@@ -59,8 +59,8 @@ func (c *cachedClient) readable(object runtime.Object) (form, error) {
 	return f, err
 }
 
-// bounded ends a read that waits for the cache, which has no end of its own.
-func (c *cachedClient) bounded(ctx context.Context, f form, read func(context.Context) error) error {
+// readWithTimeout limits how long a read waits for the cache to contain this process's own writes.
+func (c *cachedClient) readWithTimeout(ctx context.Context, f form, read func(context.Context) error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, c.timeout, ErrBehind)
 	defer cancel()
 	err := read(limited)
@@ -70,8 +70,8 @@ func (c *cachedClient) bounded(ctx context.Context, f form, read func(context.Co
 	return err
 }
 
-// writer returns the client that writes an object. The same client must do all writes of a cached kind, in the form in
-// which it is read, or reads would not wait for them.
+// writer returns the client that must write an object. All writes of a cached kind must go through the same client, in
+// the form in which the kind is read. Otherwise reads do not wait for them.
 func (c *cachedClient) writer(object runtime.Object) (client.Client, error) {
 	f, err := formOf(object, c.kinds.scheme)
 	if err != nil {
@@ -83,10 +83,10 @@ func (c *cachedClient) writer(object runtime.Object) (client.Client, error) {
 func (c *cachedClient) writerOf(f form) (client.Client, error) {
 	switch cached := c.kinds.declared[f.GroupVersionKind]; {
 	case cached == "" || cached == asMetadata && f.of == asTyped:
-		// What is cached as metadata is for watching; nobody expects to read own writes from it.
+		// Kinds that are cached as metadata only trigger controllers, so reads need not wait for writes.
 		return c.Client, nil
 	case cached != f.of:
-		return nil, fmt.Errorf("%s is cached %s: a write of %s would be missed by the next read", f.Kind, cached, f)
+		return nil, fmt.Errorf("%s is cached as %s: the next read would not wait for a write of %s", f.Kind, cached, f)
 	case !c.synced():
 		return nil, fmt.Errorf("%w: %s", ErrNotSynced, f)
 	default:
@@ -144,8 +144,8 @@ func (c *cachedClient) Apply(ctx context.Context, configuration runtime.ApplyCon
 	return w.Apply(ctx, configuration, o...)
 }
 
-// applier returns the client that applies a configuration: a generated one is typed, one made from an unstructured
-// object is a runtime.Object itself.
+// applier returns the client that must apply a configuration. A generated configuration is typed. One that was made
+// from an unstructured object is itself a runtime.Object.
 func (c *cachedClient) applier(configuration runtime.ApplyConfiguration) (client.Client, error) {
 	if object, ok := configuration.(runtime.Object); ok {
 		return c.writerOf(form{object.GetObjectKind().GroupVersionKind(), asUnstructured})
@@ -166,7 +166,8 @@ func (c *cachedClient) SubResource(name string) client.SubResourceClient {
 	return &cachedSubResource{SubResourceClient: c.Client.SubResource(name), name: name, parent: c}
 }
 
-// cachedSubResource writes subresources as cachedClient does objects. Reading and creating them is always live.
+// cachedSubResource writes subresources as cachedClient writes objects. It reads and creates subresources with the live
+// client.
 type cachedSubResource struct {
 	client.SubResourceClient
 	name   string

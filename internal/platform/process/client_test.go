@@ -30,7 +30,7 @@ func newClass(namespace, name string) *v1beta1.MachineClass {
 }
 
 // Rule: reads-see-own-writes.
-func TestReadsSeeThisProcesssOwnWritesAtOnce(t *testing.T) {
+func TestReadsSeeOwnWritesAtOnce(t *testing.T) {
 	c := testConfig(t)
 	p := start(t, c, testOptions(), nil)
 	p.elected()
@@ -60,7 +60,7 @@ func TestReadsSeeThisProcesssOwnWritesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if read.Labels["seen"] != "yes" {
-			t.Fatalf("read %v before the own patch was seen", read.Labels)
+			t.Fatalf("read %v, without the process's own patch", read.Labels)
 		}
 	}
 	for i := range 50 {
@@ -73,14 +73,14 @@ func TestReadsSeeThisProcesssOwnWritesAtOnce(t *testing.T) {
 	}
 }
 
-func TestAReadThatCannotCatchUpEnds(t *testing.T) {
+func TestAReadEndsIfTheCacheCannotCatchUp(t *testing.T) {
 	c, o := testConfig(t), testOptions()
 	c.Namespace = newNamespace(t)
 	o.ReadTimeout = 200 * time.Millisecond
 	p := start(t, c, o, nil)
 	p.elected()
 	api := p.Control().Client
-	// The cache is that of one namespace, so it will never have this.
+	// The cache is restricted to one namespace, so it never contains this object.
 	outside := newClass(newNamespace(t), "outside")
 	if err := api.Create(t.Context(), outside); err != nil {
 		t.Fatal(err)
@@ -91,9 +91,9 @@ func TestAReadThatCannotCatchUpEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := api.List(ctx, &v1beta1.MachineClassList{}); !errors.Is(err, context.Canceled) || errors.Is(err, ErrBehind) {
-		t.Errorf("List() with a cancelled context = %v, want that", err)
+		t.Errorf("List() with a cancelled context = %v, want context.Canceled", err)
 	}
-	// Newer events of the kind end it.
+	// A newer event of the kind lets reads succeed again.
 	if err := api.Create(t.Context(), newClass(c.Namespace, "inside")); err != nil {
 		t.Fatal(err)
 	}
@@ -102,12 +102,12 @@ func TestAReadThatCannotCatchUpEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(list.Items) != 1 || list.Items[0].Name != "inside" {
-		t.Errorf("the cache of namespace %s holds %d objects", c.Namespace, len(list.Items))
+		t.Errorf("the cache of namespace %s contains %d objects", c.Namespace, len(list.Items))
 	}
 }
 
 // Rule: reads-see-own-writes.
-func TestNoInformerComesIntoBeingForOtherKinds(t *testing.T) {
+func TestOnlyDeclaredKindsGetAnInformer(t *testing.T) {
 	c := testConfig(t)
 	p := start(t, c, testOptions(), nil)
 	p.elected()
@@ -116,7 +116,7 @@ func TestNoInformerComesIntoBeingForOtherKinds(t *testing.T) {
 	secret.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "the data"}
 	key := client.ObjectKeyFromObject(secret)
 
-	// Writes of any kind are allowed, and start nothing.
+	// Writes of any kind are allowed, and create no informer.
 	if err := cluster.Client.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestNoInformerComesIntoBeingForOtherKinds(t *testing.T) {
 		t.Errorf("live: %v", err)
 	}
 
-	// What is cached of a Secret is its metadata without annotations.
+	// The metadata of a Secret is cached without annotations.
 	eventually(t, func() error {
 		got := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
 		if err := cluster.Client.Get(t.Context(), key, got); err != nil {
@@ -174,7 +174,7 @@ func TestNoInformerComesIntoBeingForOtherKinds(t *testing.T) {
 		return nil
 	})
 
-	// A write in a form other than that of the cache would be missed by the next read.
+	// The next read would not wait for a write in another form than that of the cache.
 	unstructuredClass.SetNamespace(c.LeaderElectionNamespace)
 	unstructuredClass.SetName("unseen")
 	if err := cluster.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(unstructuredClass)); err == nil {
@@ -195,7 +195,7 @@ func classMetadata() *metav1.PartialObjectMetadata {
 	return m
 }
 
-func TestOnlyWhatMayBeCachedIsAccepted(t *testing.T) {
+func TestNewKindsRefusesKindsThatMustNotBeCached(t *testing.T) {
 	metadataOf := func(kind string) client.Object {
 		return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind}}
 	}
@@ -210,12 +210,12 @@ func TestOnlyWhatMayBeCachedIsAccepted(t *testing.T) {
 		"ConfigMaps":        {[]Kind{{Object: &corev1.ConfigMap{}}}, false},
 		"Pods":              {[]Kind{{Object: &corev1.Pod{}}}, false},
 		"Pods' metadata":    {[]Kind{{Object: metadataOf("Pod")}}, false},
-		"one's own Pods": {[]Kind{{Object: metadataOf("Pod"),
+		"the metadata of selected Pods": {[]Kind{{Object: metadataOf("Pod"),
 			Labels: labels.SelectorFromSet(labels.Set{"a": "b"})}}, true},
 		"two forms of one": {[]Kind{{Object: &corev1.Node{}}, {Object: metadataOf("Node")}}, false},
 		"unstructured": {[]Kind{{Object: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
 			"kind": "Node"}}}}, false},
-		"metadata of no one": {[]Kind{{Object: &metav1.PartialObjectMetadata{}}}, false},
+		"metadata without a kind": {[]Kind{{Object: &metav1.PartialObjectMetadata{}}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := newKinds(test.kinds, testScheme(), ""); (err == nil) != test.ok {
@@ -237,7 +237,7 @@ func TestTheVersionOfTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestTheScopesKnownByHeartAreThoseOfTheAPIServer(t *testing.T) {
+func TestScopesEqualThoseOfTheAPIServer(t *testing.T) {
 	c, err := newCluster(planes.control.Config(), clusterOptions{scheme: testScheme(), fence: fence.AlwaysOpen()})
 	if err != nil {
 		t.Fatal(err)

@@ -27,27 +27,29 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// Cluster is access to one of the two clusters. All writes of its clients ask the fence first.
+// Cluster is the access to one of the two clusters. Its clients check the fence before each write.
 type Cluster struct {
-	// Client reads the cached kinds from the cache, and in it this process's own writes through the same Client. Reads of
-	// other kinds fail with ErrNotCached; writes may be of any kind. Until the cache was filled, reads and writes of the
-	// cached kinds fail with ErrNotSynced.
+	// Client reads the cached kinds from the cache, and waits until the cache contains what this process wrote through
+	// Client. A read of another kind fails with ErrNotCached. Any kind can be written. Until the cache is filled, reads
+	// and writes of cached kinds fail with ErrNotSynced.
 	Client client.Client
-	// Live reads and writes the API server itself. What it writes of the cached kinds, Client may not see yet.
+	// Live reads from and writes to the API server directly. Client may not yet see what Live writes of the cached kinds.
 	Live client.Client
-	// Cache has the informers of the cached kinds, and refuses others with ErrNotCached. Indexes are added to it in the
-	// setup function. Reads from it do not wait for this process's own writes.
+	// Cache contains the informers of the cached kinds, and refuses other kinds with ErrNotCached. The setup function adds
+	// indexes to it. Reads from it do not wait for this process's own writes.
 	Cache cache.Cache
-	// Config is how the cluster is reached. Whatever client is made from it asks the fence before it writes.
+	// Config is the configuration for clients of the cluster. Each client made from it checks the fence before it writes.
 	Config *rest.Config
 
-	// unfenced is for what a process writes that is not the leader: its lease, its events.
+	// unfenced is the configuration for writes that do not require leadership: of the Lease and of events.
 	unfenced *rest.Config
-	// loaded is as the kubeconfig file said at the start; kubeconfig renews the credentials of what is made from it.
+	// loaded is the configuration as read from the kubeconfig file at start. kubeconfig renews the credentials of all
+	// clients.
 	loaded     *rest.Config
 	kubeconfig *kubeconfig
 
-	// denials are the rights that this process turned out to lack; reviews asks about them again.
+	// denials are the rights that the API server denied to this process. reviews asks whether it has been granted them
+	// since.
 	denials *denials
 	reviews authorizationclient.SelfSubjectAccessReviewInterface
 
@@ -55,29 +57,30 @@ type Cluster struct {
 	discovery *discovery.DiscoveryClient
 	kinds     kinds
 	declared  *declaredCache
-	namespace string // the only one that is cached; empty means all
-	filled    chan struct{}
-	older     func(error)
+	namespace string        // the only cached one; empty means all
+	filled    chan struct{} // closed when the cache was filled for the first time
+	// onOlderData is as in clusterOptions.
+	onOlderData func(error)
 }
 
 type clusterOptions struct {
 	// name is "control" or "target".
 	name string
-	// kubeconfig is nil where credentials need not be renewed.
+	// kubeconfig is nil if the credentials need not be renewed.
 	kubeconfig  *kubeconfig
 	scheme      *runtime.Scheme
 	kinds       []Kind
 	namespace   string
-	keeps       keeps // what is cached of the kinds; nil means all
+	keep        objectFilter // selects the objects of the kinds that are cached; nil means all
 	readTimeout time.Duration
 	fieldOwner  string
 	fence       *fence.Fence
 	log         logr.Logger
-	// older is called with an error when the cluster turns out to have been put back to older data; may be nil.
-	older func(error)
+	// onOlderData is called with an error when the cluster was restored to older data. It may be nil.
+	onOlderData func(error)
 }
 
-// newCluster makes no request.
+// newCluster builds a Cluster. It makes no request.
 func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	unfenced, fenced := o.kubeconfig.renew(rest.CopyConfig(config)), o.kubeconfig.renew(rest.CopyConfig(config))
 	denials := newDenials(o.name, o.log)
@@ -85,7 +88,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	fenced.Wrap(denials.watch)
 	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence.Transport(next, o.fence) })
 	c := &Cluster{Config: fenced, unfenced: unfenced, loaded: config, kubeconfig: o.kubeconfig, namespace: o.namespace,
-		denials: denials, filled: make(chan struct{}), older: o.older}
+		denials: denials, filled: make(chan struct{}), onOlderData: o.onOlderData}
 	var err error
 	if c.kinds, err = newKinds(o.kinds, o.scheme, o.namespace); err != nil {
 		return nil, err
@@ -94,7 +97,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A probe of the API server does not queue behind other requests.
+	// A probe of the API server must not queue behind other requests.
 	unlimited := rest.CopyConfig(config)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
 	if c.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(unlimited, httpClient); err != nil {
@@ -109,10 +112,10 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	}
 	c.mapper = knownFirst(lazy)
 
-	forInformers := persistent(httpClient, o.log)
+	forInformers := retryUntilAnswered(httpClient, o.log)
 	cached, err := cache.New(fenced, cache.Options{
 		HTTPClient: forInformers, Scheme: o.scheme, Mapper: c.mapper,
-		NewInformer:                 informers{o.scheme, o.keeps, o.older}.newInformer,
+		NewInformer:                 informers{o.scheme, o.keep, o.onOlderData}.newInformer,
 		ByObject:                    c.kinds.byObject,
 		DefaultTransform:            Transform,
 		ReaderFailOnMissingInformer: true,
@@ -120,7 +123,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	declared := &declaredCache{Cache: cached, kinds: c.kinds, everywhere: map[string]bool{}}
+	declared := &declaredCache{Cache: cached, kinds: c.kinds, allNamespacesOnly: map[string]bool{}}
 	c.Cache, c.declared = declared, declared
 
 	base := client.Options{HTTPClient: httpClient, Scheme: o.scheme, Mapper: c.mapper, FieldOwner: o.fieldOwner}
@@ -140,7 +143,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	return c, nil
 }
 
-// makeReviews makes the client that asks about rights, also where this process is not the leader.
+// makeReviews creates the client that asks about the rights of this process. It works also without leadership.
 func (c *Cluster) makeReviews() error {
 	unlimited := rest.CopyConfig(c.unfenced)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
@@ -152,12 +155,14 @@ func (c *Cluster) makeReviews() error {
 	return nil
 }
 
-// lacks returns a right that this process turned out to lack in the cluster, among those that count, and lacks still.
-func (c *Cluster) lacks(ctx context.Context, counts func(right) bool) (right, bool) {
-	return c.denials.first(ctx, c.reviews, counts)
+// missingRight returns one of the rights for which counts returns true, if the cluster denied it to this process and
+// still does.
+func (c *Cluster) missingRight(ctx context.Context, counts func(right) bool) (right, bool) {
+	return c.denials.firstMissing(ctx, c.reviews, counts)
 }
 
-// Loaded returns what the kubeconfig of the cluster says now, or why it says nothing yet.
+// Loaded returns the configuration in the cluster's kubeconfig file as it is now. It fails if the file has not been
+// usable yet.
 func (c *Cluster) Loaded() (*rest.Config, error) {
 	if c.kubeconfig == nil {
 		return c.loaded, nil
@@ -166,7 +171,8 @@ func (c *Cluster) Loaded() (*rest.Config, error) {
 	return config, err
 }
 
-// Synced reports whether the cache was filled. It stays filled, if stale, when the cluster becomes unreachable.
+// Synced reports whether the cache was filled once. It stays filled, although outdated, when the cluster becomes
+// unreachable.
 func (c *Cluster) Synced() bool {
 	select {
 	case <-c.filled:
@@ -176,11 +182,11 @@ func (c *Cluster) Synced() bool {
 	}
 }
 
-// Filled is closed when the cache was filled for the first time.
+// Filled returns a channel that is closed when the cache was filled for the first time.
 func (c *Cluster) Filled() <-chan struct{} { return c.filled }
 
-// Ping reports whether the API server answers GET /readyz and lets this process read what it caches: nil if it does.
-// How long to wait for it is up to ctx. The kubeconfig file is read again before that.
+// Ping returns nil if the API server answers GET /readyz and lets this process read the kinds that it caches. It waits
+// as long as ctx allows. It reads the kubeconfig file again first.
 func (c *Cluster) Ping(ctx context.Context) error {
 	c.kubeconfig.check()
 	if err := c.answers(ctx); err != nil {
@@ -189,9 +195,9 @@ func (c *Cluster) Ping(ctx context.Context) error {
 	return c.mayRead(ctx)
 }
 
-// answers reports whether the API server answers GET /readyz: nil if it does, be it with 429, or with 403, which says
-// that this identity may not ask for that. With 401 it says that it does not know who asks: then it answers nothing
-// else either.
+// answers returns nil if the API server answers GET /readyz. The status 429 counts as an answer, and so does 403, by
+// which the API server denies this identity only that path. With 401 the API server does not know the identity, and
+// will not answer any other request either.
 func (c *Cluster) answers(ctx context.Context) error {
 	answer, err := c.discovery.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Raw()
 	switch {
@@ -199,8 +205,8 @@ func (c *Cluster) answers(ctx context.Context) error {
 		return nil
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%w: %w", reachability.ErrCredentialsRefused, c.kubeconfig.explainUnauthorized(err))
-	case awaited(err) != nil:
-		return awaited(err) // Without the request, whose address says nothing.
+	case missingKubeconfig(err) != nil:
+		return missingKubeconfig(err) // The error of the request would show a placeholder address.
 	case len(answer) > 0:
 		return fmt.Errorf("the API server is not ready: %s", failedChecks(string(answer)))
 	default:
@@ -208,22 +214,22 @@ func (c *Cluster) answers(ctx context.Context) error {
 	}
 }
 
-// ServerVersion asks for the version of the API server, such as v1.36.3. Every identity may do that by default.
+// ServerVersion returns the version of the API server, such as v1.36.3. By default every identity may read it.
 func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
 	answer, err := c.discovery.RESTClient().Get().AbsPath("/version").MaxRetries(0).Do(ctx).Raw()
 	if err != nil {
-		return "", fmt.Errorf("ask for the version of the API server: %w", err)
+		return "", fmt.Errorf("get the version of the API server: %w", err)
 	}
 	info := version.Info{}
 	if err := json.Unmarshal(answer, &info); err != nil {
-		return "", fmt.Errorf("read the version of the API server: %w", err)
+		return "", fmt.Errorf("parse the version of the API server: %w", err)
 	}
 	return info.GitVersion, nil
 }
 
-// mayRead lists one object of each kind that decisions are made from. Whose rights were removed sees in its caches
-// what was there before, for ever. An API server that lets nobody in particular ask for /readyz answers so to
-// credentials that are missing altogether. An error of another kind says nothing about that.
+// mayRead lists one object of each kind from which controllers decide. A process that lost a right would otherwise
+// decide from a cache that no longer changes. This also detects missing credentials where the API server lets anonymous
+// clients read /readyz. Errors other than a refusal are ignored.
 func (c *Cluster) mayRead(ctx context.Context) error {
 	for object := range c.kinds.byObject {
 		f, err := formOf(object, c.kinds.scheme)
@@ -235,7 +241,7 @@ func (c *Cluster) mayRead(ctx context.Context) error {
 		}
 		mapping, err := c.mapper.RESTMapping(f.GroupKind(), f.Version)
 		if err != nil {
-			return fmt.Errorf("find the resource of %s: %w", f.Kind, err)
+			return fmt.Errorf("find the resource of kind %s: %w", f.Kind, err)
 		}
 		parts := []string{"apis", f.Group, f.Version}
 		if f.Group == "" {
@@ -256,10 +262,10 @@ func (c *Cluster) mayRead(ctx context.Context) error {
 	return nil
 }
 
-// acceptMetadataList asks for the metadata of objects instead of the whole.
+// acceptMetadataList asks for the metadata of objects instead of the whole objects.
 const acceptMetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
-// failedChecks returns the names of what failed according to the answer of /readyz, which lists everything.
+// failedChecks returns the names of the failed checks in an answer of /readyz, which lists all checks.
 func failedChecks(answer string) string {
 	var failed []string
 	for line := range strings.Lines(answer) {
@@ -269,23 +275,23 @@ func failedChecks(answer string) string {
 		}
 	}
 	if failed == nil {
-		return "it does not say why"
+		return "the answer names no failed check"
 	}
 	return strings.Join(failed, ", ")
 }
 
-// makeInformers makes the informers of all cached kinds, without starting them, so that it does not depend on who
-// asks for one first whether it is there.
+// makeInformers creates the informers of all cached kinds without starting them. Otherwise a kind's informer would
+// exist only after its first use.
 func (c *Cluster) makeInformers(ctx context.Context) error {
 	for object := range c.kinds.byObject {
 		if _, err := c.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("make the informer of %T: %w", object, err)
+			return fmt.Errorf("create the informer of %T: %w", object, err)
 		}
 	}
 	return nil
 }
 
-// run fills the cache and keeps it until ctx ends. It is called once, after makeInformers.
+// run fills the cache and keeps it up to date until ctx ends. It is called once, after makeInformers.
 func (c *Cluster) run(ctx context.Context) {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -294,11 +300,11 @@ func (c *Cluster) run(ctx context.Context) {
 			close(c.filled)
 		}
 	})
-	// Its only error is that it was started before.
+	// Start only fails if it was called before.
 	_ = c.Cache.Start(ctx)
 }
 
-// missingObjects returns an error that names the kinds of which the cache has no list yet. It may be called after
+// missingObjects returns an error that names the kinds that have not been listed yet. It may be called after
 // makeInformers.
 func (c *Cluster) missingObjects(ctx context.Context) error {
 	if c.Synced() {
@@ -316,8 +322,8 @@ func (c *Cluster) missingObjects(ctx context.Context) error {
 	}
 	slices.Sort(missing)
 	text := "not listed yet: " + strings.Join(missing, ", ")
-	if lacked, found := c.lacks(ctx, essential); found {
-		text += "; this process may not " + lacked.String()
+	if denied, found := c.missingRight(ctx, essential); found {
+		text += "; this process may not " + denied.String()
 	}
 	return errors.New(text)
 }

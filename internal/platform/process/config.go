@@ -9,15 +9,16 @@ import (
 
 // Values of the kubeconfig flags that are not paths.
 const (
-	// InCluster takes the service account of the pod in which the process runs.
+	// InCluster means the service account of the pod in which the process runs.
 	InCluster = "in-cluster"
-	// None says that there is no target cluster.
+	// None means that there is no target cluster.
 	None = "none"
 )
 
-// Config is what the user sets by flags. Nothing of it is read from the environment.
+// Config contains the settings that a user sets with flags. The environment has no influence on them.
 type Config struct {
-	// Name is that of the process, such as "machinist-manager". It names its lease and is its user agent and field owner.
+	// Name is the name of the process, such as "machinist-manager". It is also the name of its Lease, its user agent and
+	// its field owner.
 	Name string
 
 	// ControlKubeconfig is the path of the kubeconfig of the control cluster, or InCluster.
@@ -26,60 +27,65 @@ type Config struct {
 	TargetKubeconfig string
 	// Namespace restricts everything in the control cluster to one namespace; empty means all.
 	Namespace string
-	// ClusterID marks the instances of this installation at the cloud. Empty means the UID of the control cluster's
+	// ClusterID marks the instances of this installation in the cloud. Empty means the UID of the control cluster's
 	// namespace kube-system, followed by "/" and Namespace if that is set.
 	ClusterID string
 
-	// Shards is among how many leaders the namespaces of the control cluster are divided; 0 and 1 mean one for all.
+	// Shards is the number of leaders among which the namespaces of the control cluster are divided. With 0 or 1, one
+	// leader serves all.
 	Shards int
-	// ShardIndex is the shard that this process serves, from 0; -1 if none was given, which several shards do not allow.
+	// ShardIndex is the shard that this process serves, counted from 0. It is -1 if it was not set, which is only allowed
+	// with one shard.
 	ShardIndex int
 
-	// LeaderElect can be switched off where there is certainly one process only.
+	// LeaderElect makes the process act only while it holds a Lease. Switch it off only where there is certainly just one
+	// process.
 	LeaderElect bool
-	// LeaderElectionNamespace is where the lease and the record of the cluster id are, in the control cluster. Empty
-	// means: the pod's namespace if ControlKubeconfig is InCluster, else Namespace, else kube-system.
+	// LeaderElectionNamespace is the namespace of the control cluster that contains the Lease and the record of the
+	// cluster ID. Empty means the pod's namespace if ControlKubeconfig is InCluster, else Namespace, else kube-system.
 	LeaderElectionNamespace string
-	// LeaseDuration is how long other candidates wait after the last renewal that they saw.
+	// LeaseDuration is how long other candidates wait after the last renewal that they observed.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long the leader acts after the last renewal that succeeded.
+	// RenewDeadline is how long the leader acts after its last successful renewal.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between two renewals, and between two checks of a candidate.
+	// RetryPeriod is the time between two renewals by the leader, and between two attempts of a candidate.
 	RetryPeriod time.Duration
 
-	// HealthProbeBindAddress serves /healthz and /readyz; "0" or "" serves them nowhere. So with the next ones.
+	// HealthProbeBindAddress is the address that serves /healthz and /readyz. "0" or "" disables it, as for the other
+	// addresses.
 	HealthProbeBindAddress string
-	// MetricsBindAddress serves /metrics.
+	// MetricsBindAddress is the address that serves /metrics.
 	MetricsBindAddress string
-	// MetricsSecure serves metrics by HTTPS and only to those that the control cluster authenticates and authorizes.
+	// MetricsSecure serves metrics by HTTPS, and only to clients that the control cluster authenticates and authorizes.
 	MetricsSecure bool
-	// MetricsCertDir holds tls.crt and tls.key for secure metrics; empty means a certificate made at start.
+	// MetricsCertDir is the folder with tls.crt and tls.key for MetricsSecure. Empty means a certificate that is created
+	// at start.
 	MetricsCertDir string
-	// PprofBindAddress serves /debug/pprof.
+	// PprofBindAddress is the address that serves /debug/pprof.
 	PprofBindAddress string
 
-	// ControlQPS and TargetQPS limit the requests per second of the whole process to each cluster; ControlBurst and
-	// TargetBurst are how many may be made at once. A QPS of -1 is no limit.
+	// ControlQPS and TargetQPS limit the requests per second of the whole process to each cluster. ControlBurst and
+	// TargetBurst are the numbers of requests that may be sent at once. A QPS of -1 means no limit.
 	ControlQPS   float32
 	ControlBurst int
 	TargetQPS    float32
 	TargetBurst  int
 
-	// StatusCheckPeriod is the time between two checks whether the API servers answer.
+	// StatusCheckPeriod is the time between two checks whether an API server answers.
 	StatusCheckPeriod time.Duration
-	// StatusCheckTimeout is the time within which two checks in a row fail when a cluster is unreachable.
+	// StatusCheckTimeout is the time within which an unreachable cluster fails two checks in a row.
 	StatusCheckTimeout time.Duration
 
-	// GracefulShutdownTimeout is how long the end of running work is waited for after a signal.
+	// GracefulShutdownTimeout is how long the process waits for running work to end after a signal.
 	GracefulShutdownTimeout time.Duration
 
-	// LogLevel is error, info, debug, or a number: the greatest verbosity that is written (info is 0, debug is 1).
+	// LogLevel is error, info, debug, or the greatest verbosity that is logged as a number. Info is 0, debug is 1.
 	LogLevel string
 	// LogFormat is json or text.
 	LogFormat string
 }
 
-// noShard is the ShardIndex of a process that was not given one.
+// noShard is the ShardIndex if the flag is not set.
 const noShard = -1
 
 // Shard returns the part of the namespaces that the process serves.
@@ -90,7 +96,7 @@ func (c *Config) Shard() sharding.Shard {
 	return sharding.Shard{Index: c.ShardIndex, Count: c.Shards}
 }
 
-// DefaultConfig returns the defaults of a process.
+// DefaultConfig returns the default configuration of the process with the name.
 func DefaultConfig(name string) *Config {
 	return &Config{
 		Name:                    name,

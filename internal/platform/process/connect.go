@@ -13,11 +13,12 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	_ "machinist.dev/machinist/internal/platform/roots" // For images, whose system has none.
+	_ "machinist.dev/machinist/internal/platform/roots" // Images contain no root certificates.
 )
 
-// restConfig loads the access to a cluster that a kubeconfig flag names. There is no fallback. The file is nil where
-// there is none whose credentials may be renewed: client-go reads those of a pod again itself.
+// restConfig loads the configuration that a kubeconfig flag names, without any fallback. It also returns the kubeconfig
+// file, so that its credentials can be renewed. For InCluster the file is nil, because client-go itself reads a pod's
+// credentials again.
 func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.Logger) (*rest.Config,
 	*kubeconfig, error) {
 	config, file, err := load(flag, path, log)
@@ -27,7 +28,7 @@ func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.L
 	config.UserAgent = userAgent
 	warnings := ctrllog.KubeAPIWarningLoggerOptions{Deduplicate: true}
 	config.WarningHandlerWithContext = ctrllog.NewKubeAPIWarningLogger(warnings)
-	// With the limit in QPS alone, every client of a kind would have one of its own.
+	// A limit in QPS would apply to each client separately.
 	config.QPS, config.Burst = -1, 0
 	if qps > 0 {
 		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
@@ -43,8 +44,9 @@ func load(flag, path string, log logr.Logger) (*rest.Config, *kubeconfig, error)
 	return readKubeconfig(flag, path, log)
 }
 
-// leaseConfig returns how the lease is renewed: on a connection of its own and without a limit of rate, so that no
-// other traffic delays a renewal, and with a timeout that leaves time for another try before the deadline.
+// leaseConfig returns the configuration of the client that renews the Lease. It has its own connection and no rate
+// limit, so that other traffic does not delay a renewal. Its timeout leaves time for another attempt before the
+// deadline.
 func leaseConfig(control *rest.Config, renewDeadline time.Duration) *rest.Config {
 	config := rest.CopyConfig(control)
 	config.UserAgent += "/leader-election"
@@ -53,16 +55,16 @@ func leaseConfig(control *rest.Config, renewDeadline time.Duration) *rest.Config
 	config.Timeout = max(renewDeadline/3, time.Second)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = strings.Join([]string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON}, ",")
-	// client-go shares connections between configurations that have the same credentials and the same dialer.
+	// client-go shares connections between configurations with the same credentials and the same dialer.
 	config.Dial = (&net.Dialer{Timeout: config.Timeout, KeepAlive: 30 * time.Second}).DialContext
 	return config
 }
 
-// podNamespaceFile is where Kubernetes tells a pod its namespace.
+// podNamespaceFile is the file in a pod that contains the name of the pod's namespace.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// leaderElectionNamespace returns where the lease is. The pod's namespace counts only if the pod runs in the control
-// cluster: elsewhere it means nothing there.
+// leaderElectionNamespace returns the namespace of the Lease. The pod's namespace is only used if the pod runs in the
+// control cluster, because it may not exist in another cluster.
 func (c *Config) leaderElectionNamespace() (string, error) {
 	switch {
 	case c.LeaderElectionNamespace != "":
@@ -70,7 +72,7 @@ func (c *Config) leaderElectionNamespace() (string, error) {
 	case c.ControlKubeconfig == InCluster:
 		content, err := os.ReadFile(podNamespaceFile)
 		if err != nil {
-			return "", fmt.Errorf("--leader-election-namespace is not set, and the pod's own is not known: %w", err)
+			return "", fmt.Errorf("--leader-election-namespace is not set, and the namespace of the pod is not known: %w", err)
 		}
 		return strings.TrimSpace(string(content)), nil
 	case c.Namespace != "":
@@ -80,7 +82,7 @@ func (c *Config) leaderElectionNamespace() (string, error) {
 	}
 }
 
-// leaseName returns the name of the lease. Processes for different namespaces do not stand in each other's way.
+// leaseName returns the name of the Lease. Processes for different namespaces have different Leases.
 func (c *Config) leaseName() string {
 	if c.Namespace == "" {
 		return c.Name

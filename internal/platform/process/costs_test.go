@@ -21,7 +21,7 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// answerSizes counts the bytes that an API server answered with.
+// answerSizes is a transport that counts the bytes of answers, except of watches.
 type answerSizes struct {
 	next  http.RoundTripper
 	bytes *int
@@ -48,8 +48,8 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// Where this package departs from what client-go and controller-runtime offer, it must be cheaper than they are. The
-// comments at the departures have the figures that this test logs; its bounds leave room for other versions.
+// If this package does not use client-go and controller-runtime as they are, its own code must be cheaper. The comments
+// at that code contain the figures that this test logs. Its bounds leave room for other versions.
 func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 	const fleet = 200
 	var answered int
@@ -90,7 +90,7 @@ func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 	fillCache(t, c)
 	here := client.InNamespace(namespace)
 
-	t.Run("a list of the cache that shares its objects", func(t *testing.T) {
+	t.Run("a list of shared objects", func(t *testing.T) {
 		list := func() {
 			if err := c.Client.List(t.Context(), &v1beta1.MachineList{}, here); err != nil {
 				t.Fatal(err)
@@ -105,13 +105,13 @@ func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 		list()
 		share()
 		copies, shared := allocated(list)/fleet, allocated(share)/fleet
-		t.Logf("allocated for each object: %d bytes for List, %d for Shared", copies, shared)
+		t.Logf("allocated per object: %d bytes for List, %d for Shared", copies, shared)
 		if shared*4 > copies {
-			t.Errorf("sharing allocates %d bytes for each object, a list %d", shared, copies)
+			t.Errorf("Shared allocates %d bytes per object, List %d", shared, copies)
 		}
 	})
 
-	t.Run("an object of the cache that is shared", func(t *testing.T) {
+	t.Run("a shared object", func(t *testing.T) {
 		kind, key := &v1beta1.Machine{}, client.ObjectKeyFromObject(machines[0])
 		get := func() {
 			if err := c.Client.Get(t.Context(), key, &v1beta1.Machine{}, client.UnsafeDisableDeepCopy,
@@ -129,11 +129,11 @@ func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 		copied, shared := allocated(get), allocated(share)
 		t.Logf("allocated: %d bytes for Get without a deep copy, %d for SharedOne", copied, shared)
 		if shared*4 > copied {
-			t.Errorf("sharing an object allocates %d bytes, a read of it %d", shared, copied)
+			t.Errorf("SharedOne allocates %d bytes, Get %d", shared, copied)
 		}
 		key.Name = "missing"
 		if m, err := index.SharedOne(t.Context(), c.Client, kind, key); m != nil || err != nil {
-			t.Errorf("a machine that is not there: %v, %v", m, err)
+			t.Errorf("SharedOne of a missing machine: %v, %v", m, err)
 		}
 	})
 
@@ -155,16 +155,16 @@ func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 			}
 			return largest
 		}
-		whole, page := answerOf(2*fleet), answerOf(fleet/10)
-		t.Logf("the largest answer: %d bytes for each of %d objects in one piece, %d in ten pages", whole/fleet, fleet,
-			page/fleet)
-		if page*5 > whole {
-			t.Errorf("the largest of ten answers has %d bytes, the whole %d", page, whole)
+		inOnePiece, page := answerOf(2*fleet), answerOf(fleet/10)
+		t.Logf("the largest answer has %d bytes per object for %d objects in one piece, %d in ten pages",
+			inOnePiece/fleet, fleet, page/fleet)
+		if page*5 > inOnePiece {
+			t.Errorf("the largest of ten pages has %d bytes, the whole list %d", page, inOnePiece)
 		}
 	})
 }
 
-// wideMachine has something in fields of all sorts.
+// wideMachine returns a Machine with many kinds of fields set.
 func wideMachine(name string) *v1beta1.Machine {
 	now := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	m := &v1beta1.Machine{

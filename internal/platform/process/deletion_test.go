@@ -14,9 +14,9 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// What is deleted is seen at once by who deleted it: of ours and of Kubernetes' own, that stays for a while or goes at
-// once or is another than was meant.
-func TestDeletionsAreSeenAtOnce(t *testing.T) {
+// The process that deletes an object sees that in its next read, for kinds of Machinist and of Kubernetes, with and
+// without finalizers, and also when the precondition fails.
+func TestReadsSeeOwnDeletionsAtOnce(t *testing.T) {
 	c, err := newCluster(planes.control.Config(), clusterOptions{
 		scheme: testScheme(), fence: fence.AlwaysOpen(), kinds: []Kind{{Object: &v1beta1.MachineClass{}}},
 		readTimeout: patience,
@@ -27,42 +27,42 @@ func TestDeletionsAreSeenAtOnce(t *testing.T) {
 	fillCache(t, c)
 	namespace := newNamespace(t)
 
-	lost := newClass(namespace, "held")
-	lost.Finalizers = []string{"example.com/held"}
+	held := newClass(namespace, "held")
+	held.Finalizers = []string{"example.com/held"}
 	free := newClass(namespace, "free")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "secret",
 		Finalizers: []string{"example.com/held"}}}
 	t.Cleanup(func() {
-		for _, o := range []client.Object{lost, secret} {
+		for _, o := range []client.Object{held, secret} {
 			if err := c.Live.Patch(context.Background(), o, client.RawPatch("application/merge-patch+json",
 				[]byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	for _, o := range []client.Object{lost, free, secret} {
+	for _, o := range []client.Object{held, free, secret} {
 		if err := c.Client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err = c.Client.Delete(t.Context(), lost, client.Preconditions{UID: ptr.To(secret.UID)})
+	err = c.Client.Delete(t.Context(), held, client.Preconditions{UID: ptr.To(secret.UID)})
 	if !apierrors.IsConflict(err) {
-		t.Errorf("another of the name: %v, want a conflict", err)
+		t.Errorf("delete with the UID of another object: %v, want a conflict", err)
 	}
-	for _, o := range []client.Object{lost, free, secret} {
+	for _, o := range []client.Object{held, free, secret} {
 		if err := c.Client.Delete(t.Context(), o); err != nil {
 			t.Errorf("delete %s: %v", o.GetName(), err)
 		}
 	}
 	got := &v1beta1.MachineClass{}
-	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(lost), got); err != nil ||
+	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(held), got); err != nil ||
 		got.DeletionTimestamp == nil {
-		t.Errorf("what was deleted is read back as %+v, %v", got.ObjectMeta, err)
+		t.Errorf("an object with a finalizer is read after its deletion as %+v, %v", got.ObjectMeta, err)
 	}
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(free), got); !apierrors.IsNotFound(err) {
-		t.Errorf("what has gone is read back: %v", err)
+		t.Errorf("a deleted object is read: %v", err)
 	}
 	if err := c.Client.Delete(t.Context(), free); !apierrors.IsNotFound(err) {
-		t.Errorf("deleting what has gone: %v", err)
+		t.Errorf("deleting an object again: %v", err)
 	}
 }

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// maxDenied bounds how many missing rights are remembered.
+	// maxDenied is the greatest number of missing rights that are remembered.
 	maxDenied = 64
-	// deniedReminder is how often a right is logged that is still missing.
+	// deniedReminder is how often a right is logged while it is missing.
 	deniedReminder = 10 * time.Minute
-	// deniedRecheck is the time between two questions whether a right is still missing.
+	// deniedRecheck is the shortest time between two questions whether a right is still missing.
 	deniedRecheck = 5 * time.Second
-	// deniedBody bounds what is read of an answer in order to find the right in it.
+	// deniedBody is how many bytes of an answer are searched for the missing right.
 	deniedBody = 16 << 10
 )
 
-// right is what a request needs.
+// right is a permission that a request needs.
 type right struct {
 	verb, group, resource, subresource, namespace, name string
 }
@@ -47,9 +47,10 @@ func (r right) String() string {
 	return text
 }
 
-// denials are the rights that a cluster denied to this process. They are learned from the answers to its own requests,
-// which name them: that costs no request, needs no list of rights, and is right for every authorizer. A right is
-// forgotten when the cluster is asked about it again and grants it.
+// denials are the rights that a cluster denied to this process. They are learned from the rejections of its own
+// requests, which name the missing right. This costs no request, needs no list of rights, and works with every
+// authorizer. The cluster is asked again about a missing right from time to time. Once it has been granted, the right
+// is forgotten.
 type denials struct {
 	cluster string
 	log     logr.Logger
@@ -57,9 +58,10 @@ type denials struct {
 
 	mu    sync.Mutex
 	known map[right]*denied
-	order []right // the oldest first
+	order []right // oldest first
 }
 
+// denied describes when a right was denied to a user.
 type denied struct {
 	user            string
 	logged, checked time.Time
@@ -69,7 +71,7 @@ func newDenials(cluster string, log logr.Logger) *denials {
 	return &denials{cluster: cluster, log: log, now: time.Now, known: map[right]*denied{}}
 }
 
-// watch has the denials see the answers to requests of clients that are made from a configuration.
+// watch wraps the transport of a client, so that the denials learn from the answers to its requests.
 func (d *denials) watch(next http.RoundTripper) http.RoundTripper { return denialTransport{next, d} }
 
 type denialTransport struct {
@@ -85,7 +87,7 @@ func (t denialTransport) RoundTrip(request *http.Request) (*http.Response, error
 	}
 	begin, err := io.ReadAll(io.LimitReader(response.Body, deniedBody))
 	if err != nil {
-		return response, nil // Whoever reads the rest meets the error.
+		return response, nil // The reader of the rest gets the error.
 	}
 	response.Body = struct {
 		io.Reader
@@ -100,11 +102,12 @@ func (t denialTransport) RoundTrip(request *http.Request) (*http.Response, error
 // WrappedRoundTripper lets client-go find the transport behind this one.
 func (t denialTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// deniedText is how an API server words that the authorizer denied a request, in JSON (with escaped quotes) and in
-// Protobuf. What admission denies is worded otherwise, and is no missing right.
+// deniedText matches the text by which an API server reports a denial by the authorizer, in JSON (with escaped quotes)
+// and in Protobuf. Denials by admission have other texts, and do not mean that a right is missing.
 var deniedText = regexp.MustCompile(`(?:\\?"([^"\\]+)\\?" )?is forbidden: User \\?"([^"\\]*)\\?" cannot (\w+) resource \\?"([^"\\]+)\\?"` +
 	` in API group \\?"([^"\\]*)\\?"(?: in the namespace \\?"([^"\\]+)\\?")?`)
 
+// parseDenied returns the right that an answer denies, and the user to whom it is denied.
 func parseDenied(answer []byte) (missing right, user string, ok bool) {
 	m := deniedText.FindSubmatch(answer)
 	if m == nil {
@@ -115,13 +118,13 @@ func parseDenied(answer []byte) (missing right, user string, ok bool) {
 		namespace: string(m[6]), name: string(m[1])}, string(m[2]), true
 }
 
-// add remembers a right, and logs it at first and now and then.
+// add remembers a missing right. It logs the right the first time, and again every deniedReminder.
 func (d *denials) add(missing right, user string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
-	// One that differs by the object only is the same right, unless a role is for single objects: the first one stands for
-	// all.
+	// Rights that differ only in the name of the object count as one, and the first of them is remembered. They really
+	// differ only if a role is for single objects.
 	for r, known := range d.known {
 		r.name = missing.name
 		if r == missing {
@@ -142,12 +145,12 @@ func (d *denials) add(missing right, user string) {
 
 func (d *denials) report(missing right, user, message string) {
 	d.log.Info(message, "cluster", d.cluster, "right", missing.String(), "user", user,
-		"remedy", "bind the roles of this process to that user")
+		"remedy", "bind the roles of this process to this user")
 }
 
-// first returns the right that is missing for the longest time among those that count. It asks the cluster about each
-// that was not asked about lately, and forgets those that are granted by now.
-func (d *denials) first(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface,
+// firstMissing returns the right that has been missing for the longest time, of those for which counts returns true. It
+// asks the cluster about rights that were not checked recently, and forgets those that have been granted.
+func (d *denials) firstMissing(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface,
 	counts func(right) bool) (right, bool) {
 	d.mu.Lock()
 	candidates := append([]right(nil), d.order...)
@@ -160,8 +163,8 @@ func (d *denials) first(ctx context.Context, reviews authorizationclient.SelfSub
 	return right{}, false
 }
 
-// stillMissing reports whether a right is missing, as far as is known. The question is asked without the lock, which
-// requests need.
+// stillMissing reports whether a right is missing, as far as is known. It asks the cluster without holding the lock,
+// because requests need the lock.
 func (d *denials) stillMissing(ctx context.Context, reviews authorizationclient.SelfSubjectAccessReviewInterface,
 	r right) bool {
 	d.mu.Lock()
@@ -194,12 +197,12 @@ func (d *denials) stillMissing(ctx context.Context, reviews authorizationclient.
 			break
 		}
 	}
-	d.log.Info("This process has a right that it lacked", "cluster", d.cluster, "right", r.String(), "user", known.user)
+	d.log.Info("This process now has a right that it lacked", "cluster", d.cluster, "right", r.String(), "user", known.user)
 	return false
 }
 
-// essential reports whether a process that lacks a right in the control cluster is not ready. Without events it does
-// its work, and a Secret that it may not get is reported by the condition of the class that refers to it.
+// essential reports whether the process is not ready without a right in the control cluster. It can work without
+// events. If it may not get a Secret, the condition of the class that refers to the Secret reports that.
 func essential(r right) bool {
 	return r.resource != "events" && !(r.resource == "secrets" && r.verb == "get")
 }

@@ -14,7 +14,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// grant gives a user of the control cluster rights for as long as the test lasts.
+// grant grants rights to a user of the control cluster.
 func grant(t *testing.T, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	c := clientset(t, planes.control.Config()).RbacV1()
@@ -38,10 +38,10 @@ func rule(group, resources, verbs string) rbacv1.PolicyRule {
 		Verbs: strings.Split(verbs, ",")}
 }
 
-// Whoever installs the process sees right after right that is missing, without a restart.
+// An administrator who installs the process sees one missing right after another, without a restart.
 //
 // Rule: missing-right-is-named.
-func TestAProcessThatLacksARightIsNotReadyAndNamesIt(t *testing.T) {
+func TestAProcessIsNotReadyAndNamesAMissingRight(t *testing.T) {
 	user, err := planes.control.UserConfig("half-installed")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestAProcessThatLacksARightIsNotReadyAndNamesIt(t *testing.T) {
 	c := testConfig(t)
 	c.ControlKubeconfig = file.path
 	p := start(t, c, testOptions(), nil)
-	// Several are missing at once, and which one it meets first is for chance to decide.
+	// Several rights are missing at once, and which one the process detects first is random.
 	lacks := func(missing string) {
 		t.Helper()
 		p.logs.contain(t, `"This process lacks a right" "cluster"="control" "right"="`+missing+`" "user"="half-installed"`)
@@ -70,11 +70,11 @@ func TestAProcessThatLacksARightIsNotReadyAndNamesIt(t *testing.T) {
 	grant(t, "half-installed", rule("coordination.k8s.io", "leases", "get,create,update"))
 	p.elected()
 	p.probeReports("/readyz", http.StatusOK, "[+]control ok")
-	p.logs.contain(t, `"This process has a right that it lacked" "cluster"="control" "right"="get leases.coordination.k8s.io`)
+	p.logs.contain(t, `"This process now has a right that it lacked" "cluster"="control" "right"="get leases.coordination.k8s.io`)
 }
 
-// Rule missing-right-is-named: one that is missing in the target cluster stops no work that needs none there.
-func TestARightThatIsMissingInTheTargetIsANote(t *testing.T) {
+// Rule missing-right-is-named: a right that is missing in the target cluster stops no work that does not need it.
+func TestAMissingRightInTheTargetDoesNotChangeReadiness(t *testing.T) {
 	stranger, err := planes.target.UserConfig("target-stranger")
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestARightThatIsMissingInTheTargetIsANote(t *testing.T) {
 	p.logs.contain(t, `"This process lacks a right" "cluster"="target" "right"="list nodes" "user"="target-stranger"`)
 }
 
-func TestARightIsReadFromTheAnswer(t *testing.T) {
+func TestParseDenied(t *testing.T) {
 	for _, test := range []struct {
 		answer, want, name, user string
 	}{
@@ -109,12 +109,12 @@ func TestARightIsReadFromTheAnswer(t *testing.T) {
 			missing = right{}
 		}
 		if ok != (test.want != "") || ok && missing.String() != test.want || missing.name != test.name || user != test.user {
-			t.Errorf("%q: %q of %q to %q (%t)", test.answer, missing, missing.name, user, ok)
+			t.Errorf("parseDenied(%q): right %q, object %q, user %q, ok %t", test.answer, missing, missing.name, user, ok)
 		}
 	}
 }
 
-// granted answers that everything is allowed but the resource that it is.
+// granted allows everything except access to the resource denies.
 type granted struct {
 	authorizationclient.SelfSubjectAccessReviewInterface
 	denies string
@@ -129,7 +129,7 @@ func (g *granted) Create(_ context.Context, review *authorizationv1.SelfSubjectA
 }
 
 // Rule: missing-right-is-named.
-func TestAMissingRightIsLoggedNowAndThenAndForgottenWhenItIsGranted(t *testing.T) {
+func TestAMissingRightIsLoggedRepeatedlyUntilItIsGranted(t *testing.T) {
 	lines, now := &logs{}, time.Now()
 	d := newDenials("control", funcr.New(lines.add, funcr.Options{}))
 	d.now = func() time.Time { return now }
@@ -144,18 +144,18 @@ func TestAMissingRightIsLoggedNowAndThenAndForgottenWhenItIsGranted(t *testing.T
 	}
 	cluster := &granted{denies: "leases"}
 	all := func(right) bool { return true }
-	if r, found := d.first(t.Context(), cluster, all); !found || r != nodes || cluster.asked != 0 {
+	if r, found := d.firstMissing(t.Context(), cluster, all); !found || r != nodes || cluster.asked != 0 {
 		t.Errorf("got %s %t after %d questions", r, found, cluster.asked)
 	}
 	now = now.Add(deniedRecheck)
 	for range 10 {
-		if r, found := d.first(t.Context(), cluster, all); !found || r.resource != "leases" || cluster.asked != 2 {
+		if r, found := d.firstMissing(t.Context(), cluster, all); !found || r.resource != "leases" || cluster.asked != 2 {
 			t.Errorf("got %s %t after %d questions", r, found, cluster.asked)
 		}
 	}
 	other := func(r right) bool { return r.resource != "leases" }
-	if _, found := d.first(t.Context(), cluster, other); found {
-		t.Error("a right counts that does not")
+	if _, found := d.firstMissing(t.Context(), cluster, other); found {
+		t.Error("found a right that must not count")
 	}
 	now = now.Add(deniedReminder)
 	d.add(leases, "u")
@@ -170,7 +170,7 @@ func TestAMissingRightIsLoggedNowAndThenAndForgottenWhenItIsGranted(t *testing.T
 	}
 }
 
-func TestARightThatNothingDependsOnLeavesTheProcessReady(t *testing.T) {
+func TestEssentialRights(t *testing.T) {
 	for r, want := range map[right]bool{
 		{verb: "create", resource: "events"}:                         false,
 		{verb: "get", resource: "secrets"}:                           false,

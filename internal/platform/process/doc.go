@@ -1,14 +1,14 @@
-// Package process is what Machinist's processes have in common: flags, the two clusters and their clients, leader
-// election with its fence, probes, the cluster's identity, and an orderly end.
+// Package process contains what all of Machinist's processes share: flags, the two clusters and their clients, leader
+// election and its fence, probes, the cluster ID, and an orderly shutdown.
 //
-// A process is made in three steps: New builds a Process without any I/O; Run waits for the control cluster's API and
-// for the kinds that the process needs, as long as it takes; then it calls the process's own setup function, which adds
-// controllers to Manager, and runs them until its context ends or the lease is lost.
+// A process starts in three steps. New builds a Process without any I/O. Run waits, without a time limit, for the
+// control cluster's API and for the kinds that the process needs. Then Run calls the setup function of the process,
+// which adds controllers to Manager, and runs them until the context ends or the Lease is lost.
 //
-//	config := operator.DefaultConfig("machinist-manager")
+//	config := process.DefaultConfig("machinist-manager")
 //	config.AddFlags(flags)
 //	...
-//	op, err := operator.New(config, operator.Options{Scheme: scheme, ControlKinds: …, TargetKinds: …})
+//	p, err := process.New(config, process.Options{Scheme: scheme, ControlKinds: …, TargetKinds: …})
 //	...
-//	err = op.Run(ctx, func(ctx context.Context) error { return addControllers(op) })
+//	err = p.Run(ctx, func(ctx context.Context) error { return addControllers(p) })
 package process

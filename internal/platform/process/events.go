@@ -13,28 +13,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Events returns a source of the events of a cached kind that never holds up the start of a controller: where the
-// cluster is unreachable, its events come when it is there and its cache was filled. Controllers use it for the
-// target cluster's kinds.
+// Events returns a source of the events of a cached kind that does not delay the start of a controller. While the
+// cluster is unreachable, there are no events; they begin when the cache has been filled. Controllers use it for kinds
+// of the target cluster.
 func Events[T client.Object](c *Cluster, object T, h handler.TypedEventHandler[T, reconcile.Request],
 	p ...predicate.TypedPredicate[T]) source.Source {
-	return later{Source: source.Kind(c.Cache, object, h, p...), after: c.filled}
+	return delayedSource{Source: source.Kind(c.Cache, object, h, p...), after: c.filled}
 }
 
-// later is a source that starts after something happened. A controller waits for it no more than for that: one whose
-// source is not ready in time would end the process.
-type later struct {
+// delayedSource is a source that starts in the background once a channel is closed. A source that a controller had to
+// wait for would end the process if it was not ready in time.
+type delayedSource struct {
 	source.Source
 	after <-chan struct{}
 }
 
 // Start implements source.Source.
-func (l later) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (s delayedSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	go func() {
 		select {
-		case <-l.after:
-			if err := l.Source.Start(ctx, queue); err != nil {
-				ctrllog.FromContext(ctx).Error(err, "No events will come", "source", l.String())
+		case <-s.after:
+			if err := s.Source.Start(ctx, queue); err != nil {
+				ctrllog.FromContext(ctx).Error(err, "Cannot start an event source: the controller gets none of its events", "source", s.String())
 			}
 		case <-ctx.Done():
 		}
@@ -42,4 +42,6 @@ func (l later) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-func (l later) String() string { return fmt.Sprintf("%s, when the cluster is there", l.Source) }
+func (s delayedSource) String() string {
+	return fmt.Sprintf("%s, once the cluster is reachable", s.Source)
+}

@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/internal/platform/expiry"
 )
 
-// explainUnauthorized adds to a rejection with 401 that the credentials of the kubeconfig file have expired, if they
-// have: an API server does not say why it does not know who asks.
+// explainUnauthorized adds to a rejection with 401 that the credentials in the kubeconfig file have expired, if they
+// have. The API server itself does not say why it rejects them.
 func (k *kubeconfig) explainUnauthorized(err error) error {
 	if k == nil {
 		return err
@@ -30,8 +30,8 @@ func (k *kubeconfig) explainUnauthorized(err error) error {
 		lifetime.End.UTC().Format(time.RFC3339))
 }
 
-// lifetimeOf returns what authenticates the requests of a configuration, and how long it is valid; nothing where that
-// is not known.
+// lifetimeOf returns the kind of credential that authenticates the requests of a configuration, and its lifetime. It
+// returns "" if the lifetime is not known.
 func lifetimeOf(config *rest.Config) (what string, l expiry.Lifetime) {
 	certificate := config.CertData
 	if len(certificate) == 0 && config.CertFile != "" {
@@ -52,14 +52,14 @@ func lifetimeOf(config *rest.Config) (what string, l expiry.Lifetime) {
 	return "", expiry.Lifetime{}
 }
 
-// watchExpiry exports when the credentials of the kubeconfig files, and the certificate of the metrics, end. What a pod
-// has by itself is renewed by its kubelet.
-func (o *Process) watchExpiry() error {
-	metrics, err := expiry.NewMetrics(o.options.Registerer)
+// watchExpiry exports the lifetimes of the credentials in the kubeconfig files and of the metrics certificate. A pod's
+// own credentials are not exported, because its kubelet renews them.
+func (p *Process) watchExpiry() error {
+	metrics, err := expiry.NewMetrics(p.options.Registerer)
 	if err != nil {
 		return err
 	}
-	for name, cluster := range map[string]*Cluster{"control-kubeconfig": o.control, "target-kubeconfig": o.target} {
+	for name, cluster := range map[string]*Cluster{"control-kubeconfig": p.control, "target-kubeconfig": p.target} {
 		if cluster == nil || cluster.kubeconfig == nil {
 			continue
 		}
@@ -72,7 +72,7 @@ func (o *Process) watchExpiry() error {
 			return l
 		})
 	}
-	if dir := o.config.MetricsCertDir; dir != "" && o.config.MetricsSecure {
+	if dir := p.config.MetricsCertDir; dir != "" && p.config.MetricsSecure {
 		metrics.Watch("metrics-certificate", func() expiry.Lifetime {
 			return expiry.OfCertificateFile(filepath.Join(dir, "tls.crt"))
 		})

@@ -16,74 +16,75 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// AddFlags registers a flag for every field but Name. The fields' present values are the defaults.
+// AddFlags registers a flag for every field except Name and the shards. The current values of the fields are the
+// defaults.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	c.AddProcessFlags(fs)
 	fs.StringVar(&c.TargetKubeconfig, "target-kubeconfig", c.TargetKubeconfig,
 		"Path of the kubeconfig of the target cluster, in which the machines become Nodes, or \"in-cluster\", or \"none\" if there is no such cluster. Required.")
 	fs.StringVar(&c.Namespace, "namespace", c.Namespace,
-		"The only namespace of the control cluster to check. Empty means all.")
+		"The only namespace of the control cluster in which the process works. Empty means all.")
 	fs.StringVar(&c.ClusterID, "cluster-id", c.ClusterID,
-		"What marks this installation's instances at the cloud. It must never change. Empty means the UID of the control cluster's namespace kube-system, followed by \"/\" and --namespace if that is set.")
+		"ID that marks the instances of this installation in the cloud. It must never change. Empty means the UID of the control cluster's namespace kube-system, followed by \"/\" and --namespace if that is set.")
 	fs.Float32Var(&c.TargetQPS, "target-qps", c.TargetQPS,
-		"Greatest number of requests per second of this process to the target cluster; -1 for no limit of ours.")
+		"Greatest number of requests per second from this process to the target cluster. -1 means no limit in the process.")
 	fs.IntVar(&c.TargetBurst, "target-burst", c.TargetBurst,
-		"Number of requests that may exceed --target-qps for a moment.")
+		"Number of requests to the target cluster that may be sent at once, above --target-qps.")
 }
 
-// AddProcessFlags registers the flags of a process that knows the control cluster only, and no instances.
+// AddProcessFlags registers the flags of a process that uses only the control cluster, and no instances.
 func (c *Config) AddProcessFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.ControlKubeconfig, "control-kubeconfig", c.ControlKubeconfig,
-		"Path of the kubeconfig of the control cluster, which holds the Machines, or \"in-cluster\" for the pod's service account.")
+		"Path of the kubeconfig of the control cluster, which contains the Machines, or \"in-cluster\" for the pod's service account.")
 
 	fs.BoolVar(&c.LeaderElect, "leader-elect", c.LeaderElect,
-		"Act only while holding a Lease. Switch it off only where there is certainly one process.")
+		"Act only while holding a Lease. Switch this off only where there is certainly just one process.")
 	fs.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", c.LeaderElectionNamespace,
-		"Namespace, in the control cluster, of the Lease and of the record of the cluster id. Empty means the pod's namespace if --control-kubeconfig is \"in-cluster\", else --namespace, else kube-system.")
+		"Namespace of the control cluster that contains the Lease and the record of the cluster ID. Empty means the pod's namespace if --control-kubeconfig is \"in-cluster\", else --namespace, else kube-system.")
 	fs.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", c.LeaseDuration,
-		"How long other candidates wait after the last renewal of the Lease that they saw. At least one second more than the renew deadline, and at most five minutes.")
+		"How long other candidates wait after the last renewal of the Lease that they observed. At least one second more than the renew deadline, and at most five minutes.")
 	fs.DurationVar(&c.RenewDeadline, "leader-election-renew-deadline", c.RenewDeadline,
-		"How long the leader acts after its last successful renewal of the Lease; then the process ends.")
+		"How long the leader acts after its last successful renewal of the Lease. After that, the process ends.")
 	fs.DurationVar(&c.RetryPeriod, "leader-election-retry-period", c.RetryPeriod,
-		"Time between renewals of the Lease, and between attempts to get it.")
+		"Time between two renewals of the Lease, and between two attempts to acquire it.")
 
 	fs.StringVar(&c.HealthProbeBindAddress, "health-probe-bind-address", c.HealthProbeBindAddress,
-		"Address of /healthz and /readyz; \"0\" for none.")
+		"Address that serves /healthz and /readyz. \"0\" disables it.")
 	fs.StringVar(&c.MetricsBindAddress, "metrics-bind-address", c.MetricsBindAddress,
-		"Address of /metrics; \"0\" for none.")
+		"Address that serves /metrics. \"0\" disables it.")
 	fs.BoolVar(&c.MetricsSecure, "metrics-secure", c.MetricsSecure,
 		"Serve metrics by HTTPS, and only to users that the control cluster authenticates and authorizes to get the path /metrics.")
 	fs.StringVar(&c.MetricsCertDir, "metrics-cert-dir", c.MetricsCertDir,
-		"Folder with tls.crt and tls.key for --metrics-secure. Empty means a self-signed certificate made at start.")
+		"Folder with tls.crt and tls.key for --metrics-secure. Empty means a self-signed certificate that is created at start.")
 	fs.StringVar(&c.PprofBindAddress, "pprof-bind-address", c.PprofBindAddress,
-		"Address of /debug/pprof, without authentication; \"0\" for none.")
+		"Address that serves /debug/pprof without authentication. \"0\" disables it.")
 
 	fs.Float32Var(&c.ControlQPS, "control-qps", c.ControlQPS,
-		"Greatest number of requests per second of this process to the control cluster; -1 for no limit of ours, the API server has its own.")
+		"Greatest number of requests per second from this process to the control cluster. -1 means no limit in the process; the API server has its own.")
 	fs.IntVar(&c.ControlBurst, "control-burst", c.ControlBurst,
-		"Number of requests that may exceed --control-qps for a moment.")
+		"Number of requests to the control cluster that may be sent at once, above --control-qps.")
 
 	fs.DurationVar(&c.StatusCheckPeriod, "apiserver-check-period", c.StatusCheckPeriod,
 		"Time between two checks whether the API servers of both clusters answer.")
 	fs.DurationVar(&c.StatusCheckTimeout, "apiserver-check-timeout", c.StatusCheckTimeout,
-		"Time within which an API server that does not answer is checked twice. Then the cluster counts as unreachable, and no machines are added, exchanged or drained until it answers.")
+		"Time within which an API server that does not answer is checked twice. After that, the cluster counts as unreachable, and no machines are created, replaced or drained until the API server answers.")
 
 	fs.DurationVar(&c.GracefulShutdownTimeout, "graceful-shutdown-timeout", c.GracefulShutdownTimeout,
-		"How long to wait, after SIGTERM or SIGINT, for work in progress to end.")
+		"How long to wait for work in progress after SIGTERM or SIGINT.")
 	fs.StringVar(&c.LogLevel, "log-level", c.LogLevel,
-		"What to log: error, info, debug, or a number for the greatest verbosity.")
-	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "How to log: json or text.")
+		"What to log: error, info, debug, or the greatest verbosity as a number.")
+	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "Format of the log: json or text.")
 }
 
-// AddShardFlags registers the flags of a process of which there may be one for each shard.
+// AddShardFlags registers the flags of a process that runs once per shard.
 func (c *Config) AddShardFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Shards, "shards", c.Shards,
-		"Among how many leaders the namespaces of the control cluster are divided. All of them must have the same number.")
+		"Number of leaders among which the namespaces of the control cluster are divided. It must be the same for all processes.")
 	fs.IntVar(&c.ShardIndex, "shard", c.ShardIndex,
-		"Which of --shards this process serves, from 0. Required with more than one; -1 is none.")
+		"Shard that this process serves, from 0 to --shards minus 1. Required with more than one shard. -1 means not set.")
 }
 
-// clusterID is what fits the tags of every cloud and says nothing that would have to be quoted.
+// clusterID matches cluster IDs that are valid in the tags of every cloud and need no quoting.
 var clusterID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?$`)
 
 // Validate returns an error that names each flag whose value cannot be used.
@@ -162,31 +163,32 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateShard refuses a process of which nobody would know what it serves.
+// validateShard refuses flags that do not determine which shard the process serves.
 func (c *Config) validateShard(refuse func(flag string, value any, why string)) {
 	switch last := c.Shards - 1; {
 	case c.Shards < 0 || c.Shards > sharding.Most:
 		refuse("shards", c.Shards, fmt.Sprintf("must be from 1 to %d", sharding.Most))
 	case last <= 0 && c.ShardIndex > 0:
-		refuse("shard", c.ShardIndex, fmt.Sprintf("needs --shards, which is %d: give all processes the same number, "+
-			"which is more than %d", c.Shards, c.ShardIndex))
+		refuse("shard", c.ShardIndex, fmt.Sprintf("needs --shards, which is %d: set it to the same number for all processes, "+
+			"greater than %d", c.Shards, c.ShardIndex))
 	case last <= 0 && c.ShardIndex < noShard:
 		refuse("shard", c.ShardIndex, "must be 0 or more, and less than --shards")
 	case last <= 0:
 	case c.Namespace != "":
 		refuse("shards", c.Shards, "cannot be combined with --namespace: one namespace cannot be divided")
 	case !c.LeaderElect:
-		refuse("shards", c.Shards, "needs --leader-elect: it is leases that keep the shards apart")
+		refuse("shards", c.Shards, "needs --leader-elect, because Leases keep the shards apart")
 	case c.ShardIndex == noShard:
-		refuse("shard", "", fmt.Sprintf("with --shards=%d, say which one this process serves, from 0 to %d, and start a "+
-			"process for each", c.Shards, last))
+		refuse("shard", "", fmt.Sprintf("with --shards=%d, set the shard that this process serves, from 0 to %d, and "+
+			"start one process for each shard", c.Shards, last))
 	case c.ShardIndex < 0 || c.ShardIndex > last:
 		refuse("shard", c.ShardIndex, fmt.Sprintf("must be from 0 to %d, because shards are counted from 0 and --shards=%d",
 			last, c.Shards))
 	}
 }
 
-// validateLease refuses what would let two processes lead. Candidates read the lease's duration in whole seconds.
+// validateLease refuses durations that would let two processes lead. Candidates read the lease duration in whole
+// seconds.
 func (c *Config) validateLease(refuse func(flag string, value any, why string)) {
 	if c.RetryPeriod <= 0 {
 		refuse("leader-election-retry-period", c.RetryPeriod, "must be more than 0")
@@ -201,11 +203,11 @@ func (c *Config) validateLease(refuse func(flag string, value any, why string)) 
 	}
 	if c.LeaseDuration > fence.LongestDuration {
 		refuse("leader-election-lease-duration", c.LeaseDuration,
-			fmt.Sprintf("must be at most %s, because other candidates believe no longer one", fence.LongestDuration))
+			fmt.Sprintf("must be at most %s, because other candidates ignore longer durations", fence.LongestDuration))
 	}
 }
 
-// off reports whether an address means that nothing is served.
+// off reports whether an address is disabled.
 func off(address string) bool { return address == "" || address == "0" }
 
 // verbosity returns the greatest logr verbosity of a log level; -1 for errors only.

@@ -23,17 +23,17 @@ func parsed(t *testing.T, args ...string) *Config {
 }
 
 // Rule: bad-flags-end-process.
-func TestTheDefaultsNeedATargetOnly(t *testing.T) {
+func TestOnlyTheTargetKubeconfigHasNoDefault(t *testing.T) {
 	if err := parsed(t, "--target-kubeconfig=none").Validate(); err != nil {
 		t.Error(err)
 	}
 	if err := parsed(t).Validate(); err == nil ||
 		!strings.HasPrefix(err.Error(), "--target-kubeconfig is not set: give the path ") {
-		t.Errorf("Validate() = %v, want an error that names --target-kubeconfig and says what to give", err)
+		t.Errorf("Validate() = %v, want an error that names --target-kubeconfig and possible values", err)
 	}
 }
 
-func TestEveryFieldHasAFlagWithAText(t *testing.T) {
+func TestEveryFieldHasADocumentedFlag(t *testing.T) {
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	c := DefaultConfig("x")
 	c.AddFlags(fs)
@@ -51,7 +51,7 @@ func TestEveryFieldHasAFlagWithAText(t *testing.T) {
 }
 
 // Rule: bad-flags-end-process.
-func TestUnusableValuesAreRefusedByTheNameOfTheirFlag(t *testing.T) {
+func TestValidateNamesTheFlagOfAnInvalidValue(t *testing.T) {
 	for _, args := range []string{
 		"--control-kubeconfig=",
 		"--control-kubeconfig=none",
@@ -110,7 +110,7 @@ func TestUnusableValuesAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 }
 
 // Rule: bad-flags-end-process.
-func TestOneOfSeveralShardsHasToBeNamed(t *testing.T) {
+func TestValidateNeedsTheShardOfSeveral(t *testing.T) {
 	err := parsed(t, "--target-kubeconfig=none", "--shards=4").Validate()
 	if err == nil || !strings.HasPrefix(err.Error(), "--shard is not set: with --shards=4, ") {
 		t.Errorf("Validate() = %v, want an error that asks for --shard", err)
@@ -122,7 +122,7 @@ func TestOneOfSeveralShardsHasToBeNamed(t *testing.T) {
 	}
 }
 
-func TestALeaseForTestsIsAccepted(t *testing.T) {
+func TestValidateAcceptsShortLeaseTimes(t *testing.T) {
 	c := parsed(t, "--target-kubeconfig=none", "--leader-election-lease-duration=3s",
 		"--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms")
 	if err := c.Validate(); err != nil {
@@ -133,14 +133,14 @@ func TestALeaseForTestsIsAccepted(t *testing.T) {
 	}
 }
 
-func TestWithoutLeaderElectionItsTimesDoNotMatter(t *testing.T) {
+func TestLeaseTimesDoNotMatterWithoutLeaderElection(t *testing.T) {
 	if err := parsed(t, "--target-kubeconfig=none", "--leader-elect=false",
 		"--leader-election-lease-duration=0").Validate(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestTheLeaseIsWhereItBelongs(t *testing.T) {
+func TestNamespaceAndNameOfTheLease(t *testing.T) {
 	for _, test := range []struct {
 		args            []string
 		namespace, name string
@@ -183,7 +183,7 @@ func TestLogLevels(t *testing.T) {
 	}
 }
 
-func TestTheRateIsLimitedForTheWholeProcess(t *testing.T) {
+func TestAllClientsShareTheRateLimit(t *testing.T) {
 	limited, _, err := restConfig("control-kubeconfig", planes.control.Kubeconfig(), "test", 10, 20, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestTheRateIsLimitedForTheWholeProcess(t *testing.T) {
 	}
 	if lease := leaseConfig(limited, 9*time.Second); lease.RateLimiter != nil || lease.QPS >= 0 ||
 		lease.Timeout != 3*time.Second {
-		t.Errorf("the lease is renewed with limiter %v, QPS %v, timeout %s", lease.RateLimiter, lease.QPS, lease.Timeout)
+		t.Errorf("the Lease is renewed with limiter %v, QPS %v, timeout %s", lease.RateLimiter, lease.QPS, lease.Timeout)
 	}
 	free, _, err := restConfig("control-kubeconfig", planes.control.Kubeconfig(), "test", -1, 100, logr.Discard())
 	if err != nil {

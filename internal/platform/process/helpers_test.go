@@ -30,10 +30,10 @@ import (
 	"machinist.dev/machinist/internal/install"
 )
 
-// patience is how long a test waits for what must come. It is no measure of how fast it should.
+// patience is how long a test waits for an expected event. It is not a requirement on the speed.
 const patience = 60 * time.Second
 
-// planes are the two clusters of all tests. Those that stop an API server start it again.
+// planes are the two clusters of all tests. A test that stops an API server starts it again.
 var planes struct{ control, target *controlplane.ControlPlane }
 
 func TestMain(m *testing.M) {
@@ -86,7 +86,7 @@ func testOptions() Options {
 	}
 }
 
-// testConfig is that of a process of its own: with a namespace of its own for its lease.
+// testConfig returns the configuration of a process with its own namespace for its Lease.
 func testConfig(t *testing.T) *Config {
 	t.Helper()
 	c := DefaultConfig("machinist-test")
@@ -110,26 +110,26 @@ func clientset(t *testing.T, config *rest.Config) kubernetes.Interface {
 func newNamespace(t *testing.T) string {
 	t.Helper()
 	ns, err := clientset(t, planes.control.Config()).CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "operator-"}}, metav1.CreateOptions{})
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "process-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ns.Name
 }
 
-// process is a Process that runs.
+// process is a running Process.
 type process struct {
 	*Process
 	t      *testing.T
 	logs   *logs
 	stop   context.CancelFunc
 	ended  chan struct{}
-	err    error         // of Run, once ended
-	exited chan struct{} // once Exit was called
+	err    error         // result of Run, set when ended is closed
+	exited chan struct{} // closed when Exit was called
 	code   int
 }
 
-// start runs an operator until the test ends.
+// start runs a Process until the test ends.
 func start(t *testing.T, c *Config, o Options, setup func(*Process) error) *process {
 	t.Helper()
 	p := &process{t: t, logs: &logs{}, ended: make(chan struct{}), exited: make(chan struct{})}
@@ -168,7 +168,7 @@ func (p *process) wait(what string, done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-time.After(patience):
-		p.t.Fatalf("%s did not come; logs:\n%s", what, p.logs)
+		p.t.Fatalf("waited too long for %s; logs:\n%s", what, p.logs)
 	}
 }
 
@@ -183,7 +183,7 @@ func (p *process) elected() {
 	}
 }
 
-// stopped stops the process and returns what Run did.
+// stopped stops the process and returns the result of Run.
 func (p *process) stopped() error {
 	p.t.Helper()
 	p.stop()
@@ -191,7 +191,7 @@ func (p *process) stopped() error {
 	return p.err
 }
 
-// probe returns the status and the text of a probe.
+// probe returns the status and the body of a probe.
 func (p *process) probe(path string) (int, string) {
 	response, err := http.Get("http://" + p.probes.listener.Addr().String() + path)
 	if err != nil {
@@ -205,6 +205,7 @@ func (p *process) probe(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
+// probeReports waits until a probe has a status and contains a text.
 func (p *process) probeReports(path string, status int, text string) {
 	p.t.Helper()
 	eventually(p.t, func() error {
@@ -215,7 +216,7 @@ func (p *process) probeReports(path string, status int, text string) {
 	})
 }
 
-// logs are the lines that a process logged.
+// logs collects the lines that a process logs.
 type logs struct {
 	mu    sync.Mutex
 	lines []string
@@ -243,7 +244,7 @@ func (l *logs) contain(t *testing.T, text string) {
 	})
 }
 
-// eventually looks until there is no error any more.
+// eventually repeats a check until it returns no error.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	deadline, tick := time.After(patience), time.NewTicker(20*time.Millisecond)
@@ -261,7 +262,7 @@ func eventually(t *testing.T, check func() error) {
 	}
 }
 
-// noGoroutinesLeft checks that nothing runs any more that was started by an operator or its manager.
+// noGoroutinesLeft checks that all goroutines of a Process and its manager have ended.
 func noGoroutinesLeft(t *testing.T) {
 	t.Helper()
 	eventually(t, func() error {
@@ -281,7 +282,7 @@ func noGoroutinesLeft(t *testing.T) {
 	})
 }
 
-// fillCache fills a cluster's cache and keeps it for as long as the test lasts.
+// fillCache fills a cluster's cache and keeps it up to date until the test ends.
 func fillCache(t *testing.T, c *Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// IdentityRecord is the ConfigMap that remembers the cluster id.
+	// IdentityRecord is the name of the ConfigMap that records the cluster ID.
 	IdentityRecord = "machinist-cluster-id"
-	// IdentityOfAll is the key in it of an installation for all namespaces; one for a single namespace has that as its
-	// key, which can contain no dot.
+	// IdentityOfAll is the key in the ConfigMap of an installation for all namespaces. The key of an installation for a
+	// single namespace is the name of that namespace, which cannot contain a dot.
 	IdentityOfAll = "all.namespaces"
 )
 
-// identity is who this installation is at the cloud.
+// identity is the cluster ID of this installation together with the recorded one.
 type identity struct {
 	id       string
 	recorded string
-	// record is where that is; only its name and UID count.
+	// record is the ConfigMap, with its name and UID only.
 	record *corev1.ConfigMap
 }
 
@@ -35,11 +35,11 @@ func (i identity) mismatch() error {
 	if i.id == i.recorded {
 		return nil
 	}
-	return fmt.Errorf("the cluster id is %q, but Machinist first ran here as %q: set --cluster-id to the latter, or delete the ConfigMap %s if no instance of it is left", i.id, i.recorded, IdentityRecord)
+	return fmt.Errorf("the cluster ID is %q, but %q was recorded when Machinist first ran here: set --cluster-id to %[2]q, or delete the ConfigMap %[3]s if no instance with that ID is left", i.id, i.recorded, IdentityRecord)
 }
 
-// identify finds out the cluster id and records it the first time. It writes before the process is the leader, which is
-// harmless: whoever comes second finds the first one's record.
+// identify determines the cluster ID and records it the first time. It may write before the process is the leader. This
+// is harmless, because the second process finds the record of the first one.
 func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, namespace string) (identity, error) {
 	id := c.ClusterID
 	if id == "" {
@@ -63,11 +63,11 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 		record = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: IdentityRecord, Namespace: namespace},
 			Data: map[string]string{key: id}}
 		if record, err = core.ConfigMaps(namespace).Create(ctx, record, metav1.CreateOptions{}); err != nil {
-			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, IdentityRecord,
+			return identity{}, fmt.Errorf("record the cluster ID in ConfigMap %s/%s: %w", namespace, IdentityRecord,
 				c.explainNamespace(err, namespace))
 		}
 	case err != nil:
-		return identity{}, fmt.Errorf("read the recorded cluster id in ConfigMap %s/%s: %w", namespace, IdentityRecord,
+		return identity{}, fmt.Errorf("read the recorded cluster ID in ConfigMap %s/%s: %w", namespace, IdentityRecord,
 			c.explainNamespace(err, namespace))
 	case record.Data[key] == "":
 		if record.Data == nil {
@@ -75,7 +75,7 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 		}
 		record.Data[key] = id
 		if _, err := core.ConfigMaps(namespace).Update(ctx, record, metav1.UpdateOptions{}); err != nil {
-			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, IdentityRecord,
+			return identity{}, fmt.Errorf("record the cluster ID in ConfigMap %s/%s: %w", namespace, IdentityRecord,
 				c.explainNamespace(err, namespace))
 		}
 	}
@@ -84,41 +84,42 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 	return identity{id: id, recorded: record.Data[key], record: where}, nil
 }
 
-// rolesNamespace is the namespace in which the Roles of config/rbac give the right to the lease and to the record.
+// rolesNamespace is the namespace in which the Roles of config/rbac grant access to the Lease and the record.
 const rolesNamespace = "machinist-system"
 
-// explainNamespace adds what to do about a namespace in which the process may not work: mostly nobody chose it.
+// explainNamespace adds a remedy to an error in a namespace in which the process has no rights. Usually that namespace
+// is the default.
 func (c *Config) explainNamespace(err error, namespace string) error {
 	if !apierrors.IsForbidden(err) || namespace == rolesNamespace {
 		return err
 	}
-	return fmt.Errorf("%w. The process keeps its lease and this record in the namespace %s; the Roles in config/rbac allow that in %s only: "+
-		"run with --leader-election-namespace=%[3]s, or bind such Roles in %[2]s", err, namespace, rolesNamespace)
+	return fmt.Errorf("%w. The process keeps its Lease and this record in the namespace %s. The Roles in config/rbac allow this only in %s: "+
+		"run with --leader-election-namespace=%[3]s, or bind the same Roles in %[2]s", err, namespace, rolesNamespace)
 }
 
-// identify finds out and keeps the identity of this process.
-func (o *Process) identify(ctx context.Context) error {
-	found, err := identify(ctx, o.core, &o.config, o.namespace)
+// identify determines the identity of this process, stores it, and reports a mismatch.
+func (p *Process) identify(ctx context.Context) error {
+	found, err := identify(ctx, p.core, &p.config, p.namespace)
 	if err != nil {
 		return err
 	}
-	before := o.identity.Swap(&found)
+	before := p.identity.Swap(&found)
 	mismatch := found.mismatch()
 	if mismatch == nil {
-		o.gauge.Set(0)
+		p.gauge.Set(0)
 		return nil
 	}
-	o.gauge.Set(1)
+	p.gauge.Set(1)
 	if before == nil || before.mismatch() == nil || before.recorded != found.recorded {
-		o.log.Error(mismatch, "Orphaned instances are left alone")
+		p.log.Error(mismatch, "Orphaned instances are not removed")
 	}
 	return nil
 }
 
-// keepIdentity checks the record periodically while this process leads, and creates it again if it was deleted:
-// otherwise the next process with another cluster id would find nothing to compare its own with.
-func (o *Process) keepIdentity(ctx context.Context) error {
-	tick := time.NewTicker(o.config.StatusCheckPeriod)
+// keepIdentity checks the record periodically while this process leads, and creates it again if it was deleted. Without
+// the record, the next process could not detect that its cluster ID differs.
+func (p *Process) keepIdentity(ctx context.Context) error {
+	tick := time.NewTicker(p.config.StatusCheckPeriod)
 	defer tick.Stop()
 	for {
 		select {
@@ -126,38 +127,38 @@ func (o *Process) keepIdentity(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		request, cancel := context.WithTimeout(ctx, o.config.StatusCheckTimeout)
-		err := o.identify(request)
+		request, cancel := context.WithTimeout(ctx, p.config.StatusCheckTimeout)
+		err := p.identify(request)
 		if err == nil {
-			err = o.recordHeldLeases(request)
+			err = p.recordHeldLeases(request)
 		}
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			o.log.Error(err, "Cannot find out whether the cluster id and the lease are still recorded")
+			p.log.Error(err, "Cannot check whether the cluster ID and the Lease are still recorded")
 		}
 	}
 }
 
-// IdentityRecord returns the ConfigMap in which the cluster id is recorded, with its name and UID only, for events
-// about it. It is nil before the call of Run's setup function.
-func (o *Process) IdentityRecord() *corev1.ConfigMap {
-	if i := o.identity.Load(); i != nil {
+// IdentityRecord returns the ConfigMap that records the cluster ID, with its name and UID only, as the object of
+// events. It is nil until Run calls the setup function.
+func (p *Process) IdentityRecord() *corev1.ConfigMap {
+	if i := p.identity.Load(); i != nil {
 		return i.record
 	}
 	return nil
 }
 
-// Namespace returns the only namespace of the control cluster that this installation works in; empty means all.
-func (o *Process) Namespace() string { return o.config.Namespace }
+// Namespace returns the only namespace of the control cluster in which this installation works. Empty means all.
+func (p *Process) Namespace() string { return p.config.Namespace }
 
-// Shard returns the part of all namespaces that this process serves.
-func (o *Process) Shard() sharding.Shard { return o.config.Shard() }
+// Shard returns the part of the namespaces that this process serves.
+func (p *Process) Shard() sharding.Shard { return p.config.Shard() }
 
-// mismatchGauge returns the metric of an identity mismatch, the one that is registered already if there is one.
+// mismatchGauge registers the metric of an identity mismatch, or returns the one that is already registered.
 func mismatchGauge(registerer prometheus.Registerer) (prometheus.Gauge, error) {
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "machinist_cluster_id_mismatch",
-		Help: "1 while the cluster id differs from the one recorded when Machinist first ran here; orphaned instances are then left alone.",
+		Help: "1 while the cluster ID differs from the one that was recorded when Machinist first ran here. Meanwhile, orphaned instances are not removed.",
 	})
 	err := registerer.Register(gauge)
 	if err == nil {

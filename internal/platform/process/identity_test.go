@@ -31,7 +31,7 @@ func mismatchMetric(t *testing.T, registry *prometheus.Registry) float64 {
 }
 
 // Rule: cluster-id-recorded.
-func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
+func TestTheClusterIDIsRecorded(t *testing.T) {
 	c := testConfig(t)
 	api := clientset(t, planes.control.Config())
 	system, err := api.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
@@ -40,16 +40,16 @@ func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 	}
 
 	var inSetup string
-	first := start(t, c, testOptions(), func(op *Process) error {
-		inSetup = op.ClusterID()
+	first := start(t, c, testOptions(), func(p *Process) error {
+		inSetup = p.ClusterID()
 		return nil
 	})
 	if id, err := first.ClusterID(), first.IdentityMismatch(); id == "" && err == nil {
-		t.Error("an identity that is not known yet matches")
+		t.Error("IdentityMismatch() = nil although the cluster ID is not known yet")
 	}
 	first.elected()
 	if want := string(system.UID); first.ClusterID() != want || inSetup != want {
-		t.Errorf("cluster id %q, in the setup %q, want %q", first.ClusterID(), inSetup, want)
+		t.Errorf("cluster ID %q, in the setup %q, want %q", first.ClusterID(), inSetup, want)
 	}
 	if err := first.IdentityMismatch(); err != nil {
 		t.Errorf("IdentityMismatch() = %v", err)
@@ -58,19 +58,19 @@ func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// One namespace is another installation, with a record of its own.
+	// An installation for one namespace has its own entry in the record.
 	ofNamespace := *c
 	ofNamespace.Namespace = newNamespace(t)
 	second := start(t, &ofNamespace, testOptions(), nil)
 	second.elected()
 	if want := string(system.UID) + "/" + ofNamespace.Namespace; second.ClusterID() != want {
-		t.Errorf("cluster id %q, want %q", second.ClusterID(), want)
+		t.Errorf("cluster ID %q, want %q", second.ClusterID(), want)
 	}
 	if err := second.IdentityMismatch(); err != nil {
 		t.Errorf("IdentityMismatch() = %v", err)
 	}
 
-	// Another id is one too many.
+	// A cluster ID that differs from the recorded one is a mismatch.
 	renamed := *c
 	renamed.ClusterID = "another"
 	o := testOptions()
@@ -79,33 +79,33 @@ func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 	third := start(t, &renamed, o, nil)
 	third.elected()
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP machinist_leader 1 while this process leads, 0 while it waits for its turn, by the name of its program.
+# HELP machinist_leader 1 while this process leads, 0 while it waits to be elected, by the name of the program.
 # TYPE machinist_leader gauge
 machinist_leader{process="machinist-test"} 1
 `), "machinist_leader"); err != nil {
 		t.Error(err)
 	}
 	if third.ClusterID() != "another" {
-		t.Errorf("cluster id %q, want that of the flag", third.ClusterID())
+		t.Errorf("cluster ID %q, want that of the flag", third.ClusterID())
 	}
 	if err := third.IdentityMismatch(); err == nil || !strings.Contains(err.Error(), string(system.UID)) {
-		t.Errorf("IdentityMismatch() = %v, want an error that names the recorded id", err)
+		t.Errorf("IdentityMismatch() = %v, want an error that names the recorded ID", err)
 	}
 	if got := mismatchMetric(t, registry); got != 1 {
 		t.Errorf("machinist_cluster_id_mismatch = %v, want 1", got)
 	}
-	third.logs.contain(t, "Orphaned instances are left alone")
-	third.probeReports("/readyz", http.StatusOK, "cluster id: not the one recorded")
+	third.logs.contain(t, "Orphaned instances are not removed")
+	third.probeReports("/readyz", http.StatusOK, "cluster ID: not the recorded one")
 
 	record, err := api.CoreV1().ConfigMaps(c.LeaderElectionNamespace).Get(t.Context(), "machinist-cluster-id",
 		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, op := range []*process{first, second, third} {
-		if got := op.IdentityRecord(); got == nil || got.Name != record.Name || got.Namespace != record.Namespace ||
+	for _, p := range []*process{first, second, third} {
+		if got := p.IdentityRecord(); got == nil || got.Name != record.Name || got.Namespace != record.Namespace ||
 			got.UID != record.UID {
-			t.Errorf("the record is said to be %v", got)
+			t.Errorf("IdentityRecord() = %v, want %s/%s", got, record.Namespace, record.Name)
 		}
 	}
 	want := map[string]string{"all.namespaces": string(system.UID), ofNamespace.Namespace: second.ClusterID()}
@@ -119,11 +119,11 @@ machinist_leader{process="machinist-test"} 1
 	}
 }
 
-// The roles that are given do not reach the namespace that is the default.
+// The Roles of config/rbac do not apply to the default namespace.
 //
 // Rule: namespace-error-names-flag.
-func TestAProcessThatMayNotUseItsNamespaceReportsWhichOneItMay(t *testing.T) {
-	config, err := planes.control.UserConfig("somebody-without-roles")
+func TestAnErrorInTheDefaultNamespaceNamesTheFlag(t *testing.T) {
+	config, err := planes.control.UserConfig("user-without-roles")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,14 +141,15 @@ func TestAProcessThatMayNotUseItsNamespaceReportsWhichOneItMay(t *testing.T) {
 	}
 	if _, err = identify(t.Context(), clientset(t, config).CoreV1(), c, "machinist-system"); err == nil ||
 		strings.Contains(err.Error(), "--leader-election") {
-		t.Errorf("identify() = %v, want an error that does not advise what is done already", err)
+		t.Errorf("identify() = %v, want an error without the advice that is already followed", err)
 	}
 }
 
-// Without its record, the next process with another cluster id takes the instances of this installation for unassigned.
+// Without the record, the next process could not detect that its cluster ID differs, and would not find the instances
+// of this installation.
 //
 // Rule: cluster-id-record-checked.
-func TestARecordThatSomebodyDeletesIsMadeAgain(t *testing.T) {
+func TestADeletedRecordIsCreatedAgain(t *testing.T) {
 	c := testConfig(t)
 	c.StatusCheckPeriod = 50 * time.Millisecond
 	records := clientset(t, planes.control.Config()).CoreV1().ConfigMaps(c.LeaderElectionNamespace)
@@ -171,7 +172,7 @@ func TestARecordThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 				return err == nil && record.Data[IdentityOfAll] == p.ClusterID(), client.IgnoreNotFound(err)
 			})
 		if err != nil {
-			t.Fatalf("the cluster id %s was not recorded again: %v", p.ClusterID(), err)
+			t.Fatalf("the cluster ID %s was not recorded again: %v", p.ClusterID(), err)
 		}
 	}
 	if err := p.IdentityMismatch(); err != nil {
@@ -182,10 +183,10 @@ func TestARecordThatSomebodyDeletesIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A record that another process made in the meantime counts: that one may be first now.
+// A record that another process wrote in the meantime counts, because that process may have been the first.
 //
 // Rule: cluster-id-record-checked.
-func TestARecordOfAnotherIDIsSeenWithoutARestart(t *testing.T) {
+func TestAChangedRecordIsDetectedWithoutARestart(t *testing.T) {
 	c := testConfig(t)
 	c.StatusCheckPeriod = 50 * time.Millisecond
 	records := clientset(t, planes.control.Config()).CoreV1().ConfigMaps(c.LeaderElectionNamespace)
@@ -200,7 +201,7 @@ func TestARecordOfAnotherIDIsSeenWithoutARestart(t *testing.T) {
 			return p.IdentityMismatch() != nil, nil
 		})
 	if err != nil {
-		t.Errorf("the process does not know of the other id: %v", err)
+		t.Errorf("the process did not detect the other cluster ID: %v", err)
 	}
 	if err := p.stopped(); err != nil {
 		t.Fatal(err)

@@ -11,42 +11,43 @@ import (
 )
 
 const (
-	// persistPeriod is the time between two tries of a request that reaches nobody.
-	persistPeriod = time.Second
-	// reportTries is after how many tries it is logged. Most outages are known by then, but for one of this kind alone.
-	reportTries = 60
-	// drainLimit bounds what is read of an answer that is thrown away, so that its connection can be used again.
+	// informerRetryPeriod is the time between two attempts of a request that does not reach an API server.
+	informerRetryPeriod = time.Second
+	// attemptsUntilReport is the number of attempts after which the request is logged. By then, most outages have already
+	// been reported elsewhere, but not an outage that affects only this kind.
+	attemptsUntilReport = 60
+	// drainLimit is how many bytes of an unused answer are read, so that its connection can be reused.
 	drainLimit = 64 << 10
 )
 
-// persistent returns a client for informers. The reflector of client-go, which takes no backoff of ours, waits ever
-// longer after each failure, in the end 30 to 60 seconds, and so it also waits after the outage, while other requests
-// succeed again: decisions would be made from an old cache. This client does not report such failures to the reflector.
-// It repeats the request every second until an API server answers, if only with a rejection, or the informer ends.
-func persistent(client *http.Client, log logr.Logger) *http.Client {
+// retryUntilAnswered returns a client for informers that repeats a request every second until an API server answers,
+// even with a rejection, or until the informer ends. The reflector of client-go, whose backoff cannot be configured,
+// finally waits 30 to 60 seconds between two attempts. It would still wait after the outage, when other requests
+// succeed again, and controllers would decide from an outdated cache. So the reflector never sees such failures.
+func retryUntilAnswered(client *http.Client, log logr.Logger) *http.Client {
 	copied := *client
 	if copied.Transport == nil {
 		copied.Transport = http.DefaultTransport
 	}
-	copied.Transport = persistence{next: copied.Transport, log: log}
+	copied.Transport = retryTransport{next: copied.Transport, log: log}
 	return &copied
 }
 
-type persistence struct {
+type retryTransport struct {
 	next http.RoundTripper
 	log  logr.Logger
 }
 
 // RoundTrip implements http.RoundTripper.
-func (p persistence) RoundTrip(request *http.Request) (*http.Response, error) {
+func (t retryTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method != http.MethodGet || request.Body != nil {
-		return p.next.RoundTrip(request)
+		return t.next.RoundTrip(request)
 	}
 	ctx := request.Context()
 	var tick *time.Ticker
-	for tries := 1; ; tries++ {
-		response, err := p.next.RoundTrip(request)
-		if ctx.Err() != nil || err == nil && !noOne(response) {
+	for attempt := 1; ; attempt++ {
+		response, err := t.next.RoundTrip(request)
+		if ctx.Err() != nil || err == nil && !outOfReach(response) {
 			return response, err
 		}
 		if err == nil {
@@ -55,12 +56,12 @@ func (p persistence) RoundTrip(request *http.Request) (*http.Response, error) {
 			_ = response.Body.Close()
 		}
 		if tick == nil {
-			tick = time.NewTicker(persistPeriod)
+			tick = time.NewTicker(informerRetryPeriod)
 			defer tick.Stop()
 		}
-		if tries == reportTries {
-			p.log.Info("A watch reaches nobody, and is tried again until it does", "path", request.URL.Path, "cause",
-				err.Error())
+		if attempt == attemptsUntilReport {
+			t.log.Info("The request of an informer does not reach the API server and is repeated every second", "path",
+				request.URL.Path, "cause", err.Error())
 		}
 		select {
 		case <-tick.C:
@@ -70,10 +71,10 @@ func (p persistence) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// noOne reports whether an answer is that of something in between that does not reach the API server either, or of an
-// API server that does not accept the credentials, which may be renewed (rule renewed-kubeconfig-used). An API server
-// that is busy says when to come again, and client-go obeys.
-func noOne(response *http.Response) bool {
+// outOfReach reports whether an answer came from a proxy that does not reach the API server either, or rejects the
+// credentials, which may be renewed (rule renewed-kubeconfig-used). A busy API server sets Retry-After, which client-go
+// obeys.
+func outOfReach(response *http.Response) bool {
 	switch response.StatusCode {
 	case http.StatusUnauthorized:
 		return true
@@ -84,4 +85,4 @@ func noOne(response *http.Response) bool {
 }
 
 // WrappedRoundTripper lets client-go find the transport behind this one.
-func (p persistence) WrappedRoundTripper() http.RoundTripper { return p.next }
+func (t retryTransport) WrappedRoundTripper() http.RoundTripper { return t.next }

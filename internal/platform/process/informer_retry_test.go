@@ -13,7 +13,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// answers is a transport that gives one answer after the other, the last one for ever. Zero is nobody.
+// answers is a transport that returns one status after the other, and repeats the last one. The status 0 means that no
+// server is reached.
 type answers struct {
 	status []int
 	header http.Header
@@ -34,26 +35,26 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // Rule: outage-ends-with-caches.
-func TestARequestOfAnInformerIsTriedUntilSomebodyAnswers(t *testing.T) {
+func TestARequestOfAnInformerIsRepeatedUntilAnAPIServerAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		method   string
 		server   *answers
 		want     int
 		requests int
 	}{
-		"an answer":               {http.MethodGet, &answers{status: []int{200}}, 200, 1},
-		"nobody, then an answer":  {http.MethodGet, &answers{status: []int{0, 200}}, 200, 2},
-		"a proxy without anybody": {http.MethodGet, &answers{status: []int{503, 502, 200}}, 200, 3},
-		"a rejection":             {http.MethodGet, &answers{status: []int{0, 403}}, 403, 2},
-		"an error of the server":  {http.MethodGet, &answers{status: []int{500}}, 500, 1},
-		"a version that is gone":  {http.MethodGet, &answers{status: []int{410}}, 410, 1},
+		"an answer":                     {http.MethodGet, &answers{status: []int{200}}, 200, 1},
+		"no connection, then an answer": {http.MethodGet, &answers{status: []int{0, 200}}, 200, 2},
+		"a proxy without an API server": {http.MethodGet, &answers{status: []int{503, 502, 200}}, 200, 3},
+		"a rejection":                   {http.MethodGet, &answers{status: []int{0, 403}}, 403, 2},
+		"an error of the server":        {http.MethodGet, &answers{status: []int{500}}, 500, 1},
+		"a version that is gone":        {http.MethodGet, &answers{status: []int{410}}, 410, 1},
 		"a server that is busy": {http.MethodGet, &answers{status: []int{503}, header: http.Header{"Retry-After": {"1"}}},
 			503, 1},
 		"a write": {http.MethodPost, &answers{status: []int{0}}, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := persistent(&http.Client{Transport: test.server}, logr.Discard())
+			c := retryUntilAnswered(&http.Client{Transport: test.server}, logr.Discard())
 			request, err := http.NewRequestWithContext(t.Context(), test.method, "http://nowhere/", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -73,10 +74,10 @@ func TestARequestOfAnInformerIsTriedUntilSomebodyAnswers(t *testing.T) {
 }
 
 // Rule: outage-ends-with-caches.
-func TestARequestThatReachesNobodyEndsWithItsInformer(t *testing.T) {
+func TestAnUnansweredRequestEndsWithItsInformer(t *testing.T) {
 	t.Parallel()
-	noOne := &answers{status: []int{0}}
-	c := persistent(&http.Client{Transport: noOne}, logr.Discard())
+	unreachable := &answers{status: []int{0}}
+	c := retryUntilAnswered(&http.Client{Transport: unreachable}, logr.Discard())
 	ctx, cancel := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://nowhere/", nil)
 	if err != nil {
@@ -88,13 +89,13 @@ func TestARequestThatReachesNobodyEndsWithItsInformer(t *testing.T) {
 		ended <- err
 	}()
 	eventually(t, func() error {
-		if noOne.asked.Load() < 2 {
-			return errors.New("it was not tried again")
+		if unreachable.asked.Load() < 2 {
+			return errors.New("the request was not repeated")
 		}
 		return nil
 	})
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "refused") {
-		t.Errorf("it ends with %v", err)
+		t.Errorf("the request ended with %v, want context.Canceled", err)
 	}
 }

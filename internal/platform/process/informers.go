@@ -12,23 +12,24 @@ import (
 // informers builds the informers of a cluster's cache.
 type informers struct {
 	scheme *runtime.Scheme
-	// keeps selects the objects that are cached.
-	keeps keeps
-	// older is called when the API server has older data than before. It may be nil.
-	older func(error)
+	// keep selects the objects that are cached. Nil selects all.
+	keep objectFilter
+	// onOlderData is called when the API server has older data than before. It may be nil.
+	onOlderData func(error)
 }
 
-// newInformer is cache.Options.NewInformer.
+// newInformer implements cache.Options.NewInformer.
 func (n informers) newInformer(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-	if n.older != nil {
+	if n.onOlderData != nil {
 		lw = &sameHistory{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw),
-			what: fmt.Sprintf("objects of type %T", example), older: n.older}
+			what: fmt.Sprintf("objects of type %T", example), onOlderData: n.onOlderData}
 	}
-	return toolscache.NewSharedIndexInformer(newSelected(lw, n.keeps, n.namespaced(example)), example, resync, indexers)
+	filtered := newFilteredListWatch(lw, n.keep, n.namespaced(example))
+	return toolscache.NewSharedIndexInformer(filtered, example, resync, indexers)
 }
 
-// namespaced reports whether objects like example have a namespace.
+// namespaced reports whether objects like example belong to a namespace.
 func (n informers) namespaced(example runtime.Object) bool {
 	f, err := formOf(example, n.scheme)
 	scope := scopes()[f.GroupVersionKind]

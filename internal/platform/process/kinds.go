@@ -20,23 +20,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// ErrNotCached is wrapped by the error of reading from the cache a kind that is not among the cluster's cached kinds.
-// Such a read goes through Cluster.Live.
+// ErrNotCached is returned by a read from the cache of a kind that is not among the cluster's cached kinds. Read such a
+// kind through Cluster.Live.
 var ErrNotCached = errors.New("this kind is not cached")
 
-// Kind is a kind of object that is cached.
+// Kind is a kind of objects that is cached.
 type Kind struct {
-	// Object is an empty object of the kind: typed, or a PartialObjectMetadata with its GroupVersionKind set, of which
-	// only the metadata is cached.
+	// Object is an empty object of the kind. It is typed, or it is a PartialObjectMetadata with its GroupVersionKind set.
+	// In the latter case only the metadata is cached.
 	Object client.Object
-	// Transform drops what is not used before an object is stored. Nil drops the managed fields only.
+	// Transform drops the unused parts of an object before it is stored. Nil means Transform of this package.
 	Transform cache.TransformFunc
-	// Labels chooses the objects that are cached. Nil means all. Client must not write what it does not choose: the next
-	// read would wait for that write in vain.
+	// Labels selects the objects that are cached. Nil selects all. Client must not write objects that are not selected,
+	// because the next read would wait for them in vain.
 	Labels labels.Selector
 }
 
-// form is a kind in one of its Go representations, each of which has an informer of its own.
+// form is a kind in one of its Go representations. Each form has its own informer.
 type form struct {
 	schema.GroupVersionKind
 	of representation
@@ -52,7 +52,7 @@ const (
 
 func (f form) String() string { return fmt.Sprintf("%s (%s)", f.Kind, f.of) }
 
-// formOf returns the form of an object; for a list, that of its items.
+// formOf returns the form of an object, or of the items of a list.
 func formOf(object runtime.Object, scheme *runtime.Scheme) (form, error) {
 	gvk, err := apiutil.GVKForObject(object, scheme)
 	if err != nil {
@@ -71,19 +71,19 @@ func formOf(object runtime.Object, scheme *runtime.Scheme) (form, error) {
 	}
 }
 
-// kinds are what a cluster caches.
+// kinds are the kinds that a cluster caches.
 type kinds struct {
 	scheme   *runtime.Scheme
 	declared map[schema.GroupVersionKind]representation
 	byObject map[client.Object]ctrlcache.ByObject
-	// whole are the kinds that are cached as a live list returns them.
-	whole map[schema.GroupVersionKind]bool
+	// complete contains the kinds that are cached as a live list returns them.
+	complete map[schema.GroupVersionKind]bool
 }
 
-// newKinds checks the declared kinds. What may be large and secret is never cached whole.
+// newKinds checks the declared kinds. Kinds that may be large or secret may only be cached as metadata.
 func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, error) {
 	k := kinds{scheme: scheme, declared: map[schema.GroupVersionKind]representation{},
-		byObject: map[client.Object]ctrlcache.ByObject{}, whole: map[schema.GroupVersionKind]bool{}}
+		byObject: map[client.Object]ctrlcache.ByObject{}, complete: map[schema.GroupVersionKind]bool{}}
 	known := scopes()
 	for _, kind := range list {
 		f, err := formOf(kind.Object, scheme)
@@ -93,31 +93,31 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 		scope, ok := known[f.GroupVersionKind]
 		switch {
 		case !ok:
-			return kinds{}, fmt.Errorf("cache %s: its scope is not known, add it to scopes", f.GroupVersionKind)
+			return kinds{}, fmt.Errorf("cache %s: the scope of the kind is not known, add it to scopes", f.GroupVersionKind)
 		case f.of == asUnstructured:
-			return kinds{}, fmt.Errorf("cache %s: cannot be cached unstructured", f.GroupVersionKind)
+			return kinds{}, fmt.Errorf("cache %s: the kind cannot be cached unstructured", f.GroupVersionKind)
 		case f.of == asTyped && f.Group == corev1.GroupName && (f.Kind == "Secret" || f.Kind == "ConfigMap"):
-			return kinds{}, fmt.Errorf("cache %s: may only be cached as metadata", f.GroupVersionKind)
+			return kinds{}, fmt.Errorf("cache %s: the kind may only be cached as metadata", f.GroupVersionKind)
 		case f.Group == corev1.GroupName && f.Kind == "Pod" && (f.of == asTyped || kind.Labels == nil):
-			// All Pods of a cluster fit into no budget of memory.
-			return kinds{}, fmt.Errorf("cache %s: may only be cached as metadata selected by labels", f.GroupVersionKind)
+			// All Pods of a cluster would need too much memory.
+			return kinds{}, fmt.Errorf("cache %s: the kind may only be cached as metadata, selected by labels", f.GroupVersionKind)
 		case k.declared[f.GroupVersionKind] != "":
-			return kinds{}, fmt.Errorf("cache %s: declared twice", f.GroupVersionKind)
+			return kinds{}, fmt.Errorf("cache %s: the kind is declared twice", f.GroupVersionKind)
 		}
 		by := ctrlcache.ByObject{Transform: kind.Transform, Label: kind.Labels}
 		if namespace != "" && scope.Name() == meta.RESTScopeNameNamespace {
-			// A selector for the namespace becomes its path in the request. The cache's own option for namespaces makes
-			// another kind of cache, on which reading one's own writes is not supported.
+			// client-go turns a selector of the namespace into the path of the request. The cache's own option for namespaces
+			// creates another type of cache, which cannot wait for this process's own writes.
 			by.Field = fields.OneTermEqualSelector("metadata.namespace", namespace)
 		}
 		k.declared[f.GroupVersionKind] = f.of
 		k.byObject[kind.Object] = by
-		k.whole[f.GroupVersionKind] = f.of == asTyped && kind.Transform == nil && kind.Labels == nil
+		k.complete[f.GroupVersionKind] = f.of == asTyped && kind.Transform == nil && kind.Labels == nil
 	}
 	return k, nil
 }
 
-// check returns the form of an object if it is cached, else an error.
+// check returns the form of an object, or an error if that form is not cached.
 func (k kinds) check(object runtime.Object) (form, error) {
 	f, err := formOf(object, k.scheme)
 	if err != nil {
@@ -129,15 +129,15 @@ func (k kinds) check(object runtime.Object) (form, error) {
 	return f, nil
 }
 
-// declaredCache is a cache that makes no informer but those of the declared kinds, whoever asks for one.
+// declaredCache is a cache that only creates informers of the declared kinds.
 type declaredCache struct {
 	ctrlcache.Cache
 	kinds kinds
-	// everywhere are the fields by which objects of one namespace cannot be found. They are all known before the cache
-	// is read.
-	everywhere map[string]bool
-	// indexers has what indexer found, by GroupVersionKind: to be reported by kind, controller-runtime makes an object
-	// of it.
+	// allNamespacesOnly contains the fields whose index cannot be restricted to one namespace. It does not change once the
+	// cache is read.
+	allNamespacesOnly map[string]bool
+	// indexers caches the results of indexer by GroupVersionKind. controller-runtime allocates an object for each lookup
+	// by kind.
 	indexers sync.Map
 }
 
@@ -164,8 +164,8 @@ func (c *declaredCache) checkOptions(o *client.ListOptions) error {
 		return nil
 	}
 	for _, r := range o.FieldSelector.Requirements() {
-		if c.everywhere[r.Field] {
-			return fmt.Errorf("the index %s is not kept by namespace", r.Field)
+		if c.allNamespacesOnly[r.Field] {
+			return fmt.Errorf("the index %s cannot be restricted to a namespace", r.Field)
 		}
 	}
 	return nil
@@ -195,7 +195,8 @@ func (c *declaredCache) IndexField(ctx context.Context, object client.Object, fi
 	return c.Cache.IndexField(ctx, object, field, values)
 }
 
-// IndexFieldEverywhere is IndexField without an index in each namespace: a list by that field must not name one.
+// IndexFieldEverywhere adds an index over all namespaces only, unlike IndexField, which also adds one per namespace. A
+// list by that field must not name a namespace.
 func (c *declaredCache) IndexFieldEverywhere(ctx context.Context, object client.Object, field string,
 	values client.IndexerFunc) error {
 	f, err := c.kinds.check(object)
@@ -209,7 +210,7 @@ func (c *declaredCache) IndexFieldEverywhere(ctx context.Context, object client.
 	err = indexer.AddIndexers(cache.Indexers{indexName(field): func(o any) ([]string, error) {
 		object, ok := o.(client.Object)
 		if !ok {
-			return nil, fmt.Errorf("the index %s has no values of a %T", field, o)
+			return nil, fmt.Errorf("the index %s cannot index a %T", field, o)
 		}
 		var keys []string
 		for _, value := range values(object) {
@@ -220,6 +221,6 @@ func (c *declaredCache) IndexFieldEverywhere(ctx context.Context, object client.
 	if err != nil {
 		return fmt.Errorf("add the index %s: %w", field, err)
 	}
-	c.everywhere[field] = true
+	c.allNamespacesOnly[field] = true
 	return nil
 }

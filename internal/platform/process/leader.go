@@ -6,18 +6,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// leader exports whether this process leads: it was elected, and its lease is surely still its own.
+// leader exports whether this process leads: it was elected, and its Lease is surely still valid.
 type leader struct {
 	*Process
 	desc *prometheus.Desc
 }
 
-// watchLeader registers the metric machinist_leader, in the place of that of a Process before this one.
-func (o *Process) watchLeader() error {
-	l := leader{o, prometheus.NewDesc("machinist_leader",
-		"1 while this process leads, 0 while it waits for its turn, by the name of its program.", []string{"process"}, nil)}
-	o.options.Registerer.Unregister(l)
-	if err := o.options.Registerer.Register(l); err != nil {
+// watchLeader registers the metric machinist_leader. It replaces the metric of an earlier Process in the same program.
+func (p *Process) watchLeader() error {
+	l := leader{p, prometheus.NewDesc("machinist_leader",
+		"1 while this process leads, 0 while it waits to be elected, by the name of the program.", []string{"process"}, nil)}
+	p.options.Registerer.Unregister(l)
+	if err := p.options.Registerer.Register(l); err != nil {
 		return fmt.Errorf("register metric machinist_leader: %w", err)
 	}
 	return nil
@@ -36,10 +36,10 @@ func (l leader) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // leads reports whether this process was elected and may act.
-func (o *Process) leads() bool {
+func (p *Process) leads() bool {
 	select {
-	case <-o.manager.Elected():
-		return o.fence.Check() == nil
+	case <-p.manager.Elected():
+		return p.fence.Check() == nil
 	default:
 		return false
 	}

@@ -8,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A process that starts after the Lease was deleted has never read it, and its holder may still act.
+// A process that starts after the Lease was deleted has never read it, and the holder may still act.
 //
 // Rule: unreleased-lease-is-held.
-func TestAProcessThatStartsAfterItsLeaseWasDeletedWaitsForALeaseDuration(t *testing.T) {
+func TestANewProcessWaitsForALeaseDurationIfTheLeaseWasDeleted(t *testing.T) {
 	c := testConfig(t)
 	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 3*time.Second, 2*time.Second, 200*time.Millisecond
 	began := time.Now()
@@ -31,12 +31,12 @@ func TestAProcessThatStartsAfterItsLeaseWasDeletedWaitsForALeaseDuration(t *test
 	began = time.Now()
 	start(t, &next, testOptions(), nil).elected()
 	if took := time.Since(began); took < c.RenewDeadline {
-		t.Errorf("the process leads after %s, when another may still act until %s", took, c.RenewDeadline)
+		t.Errorf("the process leads after %s, but another process may act for %s", took, c.RenewDeadline)
 	}
 }
 
 // Rule: unreleased-lease-is-held.
-func TestALeaderRecordsItsLeaseAgainAfterTheRecordWasDeleted(t *testing.T) {
+func TestALeaderRecordsItsLeaseAgainIfTheRecordWasDeleted(t *testing.T) {
 	c := testConfig(t)
 	c.StatusCheckPeriod = 200 * time.Millisecond
 	start(t, c, testOptions(), nil).elected()
@@ -50,7 +50,7 @@ func TestALeaderRecordsItsLeaseAgainAfterTheRecordWasDeleted(t *testing.T) {
 			return err
 		}
 		if got := record.Annotations[heldLeases]; got != c.leaseName() {
-			return fmt.Errorf("the record lists the leases %q", got)
+			return fmt.Errorf("the record lists the Leases %q", got)
 		}
 		return nil
 	})

@@ -21,11 +21,11 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// work is a controller whose reconciles last until they are cancelled.
+// work is a controller whose reconciles run until they are cancelled.
 type work struct {
 	begun chan struct{}
 	cause chan error
-	// deaf makes it ignore the cancellation until that is closed.
+	// deaf, if set, makes a reconcile ignore its cancellation until the channel is closed.
 	deaf chan struct{}
 }
 
@@ -43,12 +43,12 @@ func (w *work) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Re
 	return reconcile.Result{}, nil
 }
 
-// setup registers the controller; newClass triggers it.
-func (w *work) setup(op *Process) error {
-	return builder.ControllerManagedBy(op.Manager()).Named("work").For(&v1beta1.MachineClass{}).Complete(w)
+// setup registers the controller, which a new class triggers.
+func (w *work) setup(p *Process) error {
+	return builder.ControllerManagedBy(p.Manager()).Named("work").For(&v1beta1.MachineClass{}).Complete(w)
 }
 
-// begin has the controller in the midst of a reconcile.
+// begin triggers a reconcile and waits until it runs.
 func (w *work) begin(p *process, namespace string) {
 	p.t.Helper()
 	p.elected()
@@ -58,6 +58,7 @@ func (w *work) begin(p *process, namespace string) {
 	p.wait("the reconcile", w.begun)
 }
 
+// cancelled waits until the reconcile is cancelled and returns the cause.
 func (w *work) cancelled(p *process) error {
 	p.t.Helper()
 	select {
@@ -86,8 +87,8 @@ func holder(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// mustNotWrite checks that no client of a process that is not the leader writes. That with a cache has other errors,
-// too, once the process ended.
+// mustNotWrite checks that no client of a process without leadership can write. When the process has ended, the client
+// with a cache may also return other errors.
 func mustNotWrite(t *testing.T, p *process, namespace string) {
 	t.Helper()
 	class := newClass(namespace, "fenced")
@@ -111,7 +112,7 @@ func mustNotWrite(t *testing.T, p *process, namespace string) {
 }
 
 // Rule: sigterm-releases-lease.
-func TestOneOfTwoLeadsAndTheOtherTakesOverSoonAfterARelease(t *testing.T) {
+func TestACandidateTakesOverSoonAfterARelease(t *testing.T) {
 	c := testConfig(t)
 	first := start(t, c, testOptions(), nil)
 	first.elected()
@@ -129,7 +130,7 @@ func TestOneOfTwoLeadsAndTheOtherTakesOverSoonAfterARelease(t *testing.T) {
 		t.Errorf("Run() of a candidate = %v", err)
 	}
 	if got := holder(readLease(t, c)); got != leader || got == "" {
-		t.Errorf("holder %q after a candidate was stopped, it was %q", got, leader)
+		t.Errorf("holder %q after a candidate was stopped, want %q as before", got, leader)
 	}
 	if err := first.stopped(); err != nil {
 		t.Errorf("Run() = %v", err)
@@ -137,7 +138,7 @@ func TestOneOfTwoLeadsAndTheOtherTakesOverSoonAfterARelease(t *testing.T) {
 	released := time.Now()
 	second.elected()
 	if took := time.Since(released); took >= c.LeaseDuration {
-		t.Errorf("taken over %s after the release, as if the lease had not been released", took)
+		t.Errorf("the candidate leads %s after the release, want it to lead before the Lease would expire", took)
 	}
 	mustNotWrite(t, first, c.LeaderElectionNamespace)
 	if err := second.Control().Client.Create(t.Context(),
@@ -146,7 +147,7 @@ func TestOneOfTwoLeadsAndTheOtherTakesOverSoonAfterARelease(t *testing.T) {
 	}
 	select {
 	case <-first.exited:
-		t.Error("a process that was stopped was ended by its fence")
+		t.Error("the fence ended a process that was stopped in order")
 	default:
 	}
 }
@@ -161,7 +162,7 @@ func TestAStolenLeaseCancelsAllWorkAndEndsTheProcess(t *testing.T) {
 
 	leases := clientset(t, planes.control.Config()).CoordinationV1().Leases(c.LeaderElectionNamespace)
 	now := metav1.NowMicro()
-	eventually(t, func() error { // The leader renews it at the same time.
+	eventually(t, func() error { // The leader renews the Lease at the same time.
 		lease := readLease(t, c)
 		lease.Spec.HolderIdentity, lease.Spec.AcquireTime, lease.Spec.RenewTime = new("thief"), &now, &now
 		_, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{})
@@ -172,14 +173,14 @@ func TestAStolenLeaseCancelsAllWorkAndEndsTheProcess(t *testing.T) {
 		t.Errorf("cause of the cancellation: %v, want ErrFenced and the thief", cause)
 	}
 	if took := time.Since(stolen); took >= c.RenewDeadline {
-		t.Errorf("cancelled after %s, not at the next renewal", took)
+		t.Errorf("cancelled after %s, want cancellation at the next renewal", took)
 	}
 	mustNotWrite(t, p, c.LeaderElectionNamespace)
 	p.wait("the exit", p.exited)
 	select {
 	case <-flushed:
 	default:
-		t.Error("the process ended without sending what waited")
+		t.Error("the process ended without a call of Flush")
 	}
 	if p.code != ExitFenced {
 		t.Errorf("exit code %d, want %d", p.code, ExitFenced)
@@ -189,12 +190,12 @@ func TestAStolenLeaseCancelsAllWorkAndEndsTheProcess(t *testing.T) {
 		t.Errorf("Run() = %v, want ErrFenced", p.err)
 	}
 	if got := holder(readLease(t, c)); got != "thief" {
-		t.Errorf("the loser wrote the lease: holder %q", got)
+		t.Errorf("the process wrote the Lease after it lost it: holder %q", got)
 	}
 	noGoroutinesLeft(t)
 }
 
-func TestWithoutRenewalTheFenceClosesAtTheDeadline(t *testing.T) {
+func TestTheFenceClosesAtTheDeadlineWithoutARenewal(t *testing.T) {
 	c, w := testConfig(t), newWork()
 	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 6*time.Second, 4*time.Second, 500*time.Millisecond
 	p := start(t, c, testOptions(), w.setup)
@@ -222,7 +223,7 @@ func TestWithoutRenewalTheFenceClosesAtTheDeadline(t *testing.T) {
 }
 
 // Rule: lease-counts-from-send.
-func TestALostLeaseEndsTheProcessEvenIfWorkDoesNotEnd(t *testing.T) {
+func TestALostLeaseEndsTheProcessAlthoughWorkDoesNotEnd(t *testing.T) {
 	c, w := testConfig(t), newWork()
 	w.deaf = make(chan struct{})
 	p := start(t, c, testOptions(), w.setup)
@@ -235,17 +236,17 @@ func TestALostLeaseEndsTheProcessEvenIfWorkDoesNotEnd(t *testing.T) {
 	cancelled := time.Now()
 	p.wait("the exit", p.exited)
 	if took := time.Since(cancelled); took >= c.GracefulShutdownTimeout {
-		t.Errorf("exit %s after the cancellation, as after any end; want %s", took, fencedWait)
+		t.Errorf("exit %s after the cancellation, want %s", took, fencedWait)
 	}
 	select {
 	case <-p.ended:
-		t.Error("Run ended while work goes on")
+		t.Error("Run ended while work continues")
 	default:
 	}
 	close(w.deaf)
 }
 
-func TestTheLeaseIsKeptWhileWorkGoesOnAfterTheShutdown(t *testing.T) {
+func TestTheLeaseIsNotReleasedIfWorkDoesNotEnd(t *testing.T) {
 	c, w := testConfig(t), newWork()
 	c.GracefulShutdownTimeout = 2 * time.Second
 	w.deaf = make(chan struct{})
@@ -255,13 +256,13 @@ func TestTheLeaseIsKeptWhileWorkGoesOnAfterTheShutdown(t *testing.T) {
 	before := holder(readLease(t, c))
 	asked := time.Now()
 	if err := p.stopped(); err == nil {
-		t.Error("Run() = nil, want an error because work goes on")
+		t.Error("Run() = nil, want an error because work continues")
 	}
 	if took := time.Since(asked); took >= c.LeaseDuration {
-		t.Errorf("ended after %s, want %s", took, c.GracefulShutdownTimeout)
+		t.Errorf("Run ended after %s, want %s", took, c.GracefulShutdownTimeout)
 	}
 	if after := holder(readLease(t, c)); after != before || after == "" {
-		t.Errorf("holder was %q and is %q: the lease was given away while work goes on", before, after)
+		t.Errorf("holder was %q and is %q: the Lease was released while work continues", before, after)
 	}
 }
 
@@ -273,7 +274,7 @@ func TestShutdownCancelsWorkAndReleasesTheLease(t *testing.T) {
 	p := start(t, c, o, w.setup)
 	w.begin(p, c.LeaderElectionNamespace)
 	if got := holder(readLease(t, c)); got == "" {
-		t.Fatal("the leader is not in the lease")
+		t.Fatal("the Lease of the leader has no holder")
 	}
 	if err := p.stopped(); err != nil {
 		t.Errorf("Run() = %v", err)
@@ -285,16 +286,16 @@ func TestShutdownCancelsWorkAndReleasesTheLease(t *testing.T) {
 		t.Errorf("holder %q after the shutdown", got)
 	}
 	if lastHolder != "" {
-		t.Error("the lease was not released before what waited was sent: the next leader would wait for that")
+		t.Error("Flush was called before the Lease was released: the next leader would wait for it")
 	}
 	noGoroutinesLeft(t)
 }
 
-func TestAFailingPartEndsTheProcessAndReleasesTheLease(t *testing.T) {
+func TestAFailedRunnableEndsTheProcessAndReleasesTheLease(t *testing.T) {
 	c := testConfig(t)
 	broken := errors.New("broken")
-	p := start(t, c, testOptions(), func(op *Process) error {
-		return op.Manager().Add(manager.RunnableFunc(func(context.Context) error { return broken }))
+	p := start(t, c, testOptions(), func(p *Process) error {
+		return p.Manager().Add(manager.RunnableFunc(func(context.Context) error { return broken }))
 	})
 	p.wait("the end of Run", p.ended)
 	if !errors.Is(p.err, broken) {
@@ -305,7 +306,7 @@ func TestAFailingPartEndsTheProcessAndReleasesTheLease(t *testing.T) {
 	}
 }
 
-func TestASetupThatFailsEndsTheProcess(t *testing.T) {
+func TestAFailedSetupEndsTheProcess(t *testing.T) {
 	broken := errors.New("broken")
 	p := start(t, testConfig(t), testOptions(), func(*Process) error { return broken })
 	p.wait("the end of Run", p.ended)
@@ -336,8 +337,8 @@ func TestWithoutLeaderElectionThereIsNoLeaseAndNoFence(t *testing.T) {
 	}
 }
 
-// The command line reads from the lease which version leads. The label comes with the requests that there are anyway.
-func TestALeaseSaysWhichVersionHoldsIt(t *testing.T) {
+// The command line reads from the Lease which version leads. The labels cost no additional request.
+func TestTheLeaseHasTheVersionOfItsHolder(t *testing.T) {
 	c := testConfig(t)
 	start(t, c, testOptions(), nil).elected()
 	lease, err := clientset(t, planes.control.Config()).CoordinationV1().Leases(c.LeaderElectionNamespace).Get(t.Context(),
@@ -351,6 +352,6 @@ func TestALeaseSaysWhichVersionHoldsIt(t *testing.T) {
 		}
 	}
 	if lease.Labels["app.kubernetes.io/version"] == "" {
-		t.Errorf("the lease has no version: %v", lease.Labels)
+		t.Errorf("the Lease has no version: %v", lease.Labels)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// lazyCore writes as the Core that it embeds does, but encodes what lines have in common when a line is written.
-// Every pass of every controller gives its logger the name of an object, and hardly any writes a line: encoded at
-// once, that takes a kibibyte each.
+// lazyCore is a Core that encodes the common fields of a logger only when a line is written. Each pass of a controller
+// adds the name of an object to its logger, and most passes write no line. Encoding these fields at once would cost
+// about 1 KiB per pass.
 type lazyCore struct {
 	zapcore.Core
 	fields []zapcore.Field
@@ -35,8 +35,8 @@ func (c lazyCore) Write(line zapcore.Entry, fields []zapcore.Field) error {
 	return c.Core.With(c.fields).Write(line, fields)
 }
 
-// endingSink leaves out that "leader election lost" came after the end began, which the manager reports as an error
-// whenever an elected process ends in order. Of a lease that was really lost, exitWhenLost tells.
+// endingSink drops the error "leader election lost" during shutdown. The manager logs it whenever an elected process
+// ends in an orderly way. exitWhenLost reports a Lease that was really lost.
 type endingSink struct{ logr.LogSink }
 
 // Error implements logr.LogSink.

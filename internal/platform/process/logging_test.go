@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-func TestLazyCoreWritesWhatTheCoreWouldHave(t *testing.T) {
+func TestLazyCoreWritesTheSameLinesAsItsCore(t *testing.T) {
 	write := func(wrap func(zapcore.Core) zapcore.Core) []observer.LoggedEntry {
 		core, lines := observer.New(zapcore.InfoLevel)
 		logger := zapr.NewLogger(zap.New(wrap(core)))

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// scopes are the kinds that may be cached. What is known here need not be asked of an API server, so that a cluster's
-// informers and indexes can be made while it is unreachable.
+// scopes returns the kinds that may be cached, with their scopes. Because they need not be looked up, a cluster's
+// informers and indexes can be created while its API server is unreachable.
 func scopes() map[schema.GroupVersionKind]meta.RESTScope {
 	ours, core := v1beta1.GroupVersion, corev1.SchemeGroupVersion
 	return map[schema.GroupVersionKind]meta.RESTScope{
@@ -51,7 +51,7 @@ func scopes() map[schema.GroupVersionKind]meta.RESTScope {
 	}
 }
 
-// knownFirst returns a mapper that knows scopes by heart and asks next for everything else.
+// knownFirst returns a mapper that knows the kinds in scopes, and asks next for all others.
 func knownFirst(next meta.RESTMapper) meta.RESTMapper {
 	known := meta.NewDefaultRESTMapper(nil)
 	for gvk, scope := range scopes() {

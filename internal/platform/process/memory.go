@@ -9,22 +9,23 @@ import (
 )
 
 const (
-	// gcPercent is how much a process may hold beyond what it uses, in percent: half of Go's default. Most of what is
-	// used are cached objects, which live long. With 65, manager and provider together took 263 MiB for 5,000 machines
-	// (go run ./bench --machines 5000 --limit=false --passes), and their budget is 250 MiB.
+	// gcPercent is how much more memory than its live heap a process may use, in percent. It is half of Go's default. Most
+	// of the live heap are cached objects, which live long. With 65, manager and provider together used 263 MiB for 5,000
+	// machines, and their budget is 250 MiB (go run ./bench --machines 5000 --limit=false --passes).
 	gcPercent = 50
-	// gcPercentMost bounds what heapReserve makes of it.
+	// gcPercentMost is the greatest value of GOGC that heapReserve may cause.
 	gcPercentMost = 1000
-	// heapReserve is how long a process lets its heap grow to what it once used. While a fleet is deleted there is much
-	// to do and ever less to hold: who gave memory back at once would collect garbage all the more often.
+	// heapReserve is how long the heap may grow to its recent maximum. While a fleet is deleted, there is much to do and
+	// the live heap shrinks. Returning memory at once would cause more and more garbage collections.
 	heapReserve = 5 * time.Minute
-	// heapSmall is up to where the heap may be twice what is used, as Go has it: of little, half is not much.
+	// heapSmall is the size up to which the heap may be twice the live heap, as by Go's default. Below it, gcPercent would
+	// save little memory.
 	heapSmall = 48 << 20
 )
 
-// SpareMemory trades a little processor time for memory: the heap grows to what is used and gcPercent, or to what was
-// used in the last minutes, or to twice what is used but no more than heapSmall, whichever is most. The environment
-// variable GOGC, which Go itself knows, goes before. It is called once.
+// SpareMemory trades a little processor time for memory. The heap may grow to the largest of three values: the live
+// heap and gcPercent, the live heap's maximum during the last minutes, and twice the live heap but at most heapSmall.
+// It does nothing if the environment variable GOGC is set. It is called once.
 func SpareMemory() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -32,18 +33,18 @@ func SpareMemory() {
 	debug.SetGCPercent(gcPercent)
 	pace := heapPace{}
 	afterEveryGC(func() {
-		live, roots := heapFound()
+		live, roots := lastCollection()
 		debug.SetGCPercent(pace.percent(live, roots, time.Now()))
 	})
 }
 
 // heapPace decides how far the heap may grow.
 type heapPace struct {
-	most  uint64    // bytes that were in use at once lately
-	since time.Time // when they were
+	most  uint64    // largest live heap recently, in bytes
+	since time.Time // when it was measured
 }
 
-// percent returns the GOGC for a heap of which live bytes were found in use, from roots of as many bytes.
+// percent returns the value of GOGC for the sizes of the live heap and of the roots, both in bytes.
 func (p *heapPace) percent(live, roots uint64, now time.Time) int {
 	if live >= p.most || now.Sub(p.since) >= heapReserve {
 		p.most, p.since = live, now
@@ -52,17 +53,17 @@ func (p *heapPace) percent(live, roots uint64, now time.Time) int {
 	return int(max(gcPercent, min((goal-live)*100/max(live+roots, 1), gcPercentMost)))
 }
 
-// heapFound returns what the last collection of garbage found, as percent takes it.
-func heapFound() (live, roots uint64) {
+// lastCollection returns the sizes of the live heap and of the roots that the last garbage collection found, in bytes.
+func lastCollection() (live, roots uint64) {
 	found := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},
 		{Name: "/gc/scan/globals:bytes"}}
 	metrics.Read(found)
 	return found[0].Value.Uint64(), found[1].Value.Uint64() + found[2].Value.Uint64()
 }
 
-// afterEveryGC calls f after each collection of garbage, for as long as the process lives.
+// afterEveryGC calls f after each garbage collection, until the process ends.
 func afterEveryGC(f func()) {
-	type sentinel struct{ _ [16]byte } // Not so small that it would share its memory with others.
+	type sentinel struct{ _ [16]byte } // Go packs smaller objects together, which would delay the finalizer.
 	var arm func(*sentinel)
 	arm = func(s *sentinel) {
 		runtime.SetFinalizer(s, func(s *sentinel) {

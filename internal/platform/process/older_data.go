@@ -16,45 +16,48 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// errOlderData is the error of a cluster whose etcd was put back to an older snapshot. All that this process has
-// cached, and every version that it waits for, is of a history that does not exist any more: a watch from such a
-// version reports nothing until as many writes have happened again, and a cache that lacks them looks newer than the
-// API server.
-var errOlderData = errors.New("the cluster's data was put back to an older state")
+// errOlderData is the error of a cluster whose etcd was restored from an older snapshot. Everything that this process
+// has cached, and every resource version that it waits for, belongs to a history that no longer exists. A watch from
+// such a version reports nothing until the same number of writes has happened again. A cache that lacks these writes
+// looks newer than the API server.
+var errOlderData = errors.New("the data of the cluster was restored to an older state")
 
-// olderData returns an error if a version that the API server gave for all it has now is older than one that was known
-// before it was asked. An API server answers with no older version than any before.
+// olderData returns an error if the resource version now, which the API server returned for a complete list, is older
+// than the version before, which was known before the request. Without a restore, an API server never returns an older
+// version than before.
 func olderData(what, now, before string) error {
 	if now == "" || before == "" || freshness.AtLeastAsNew(now, before) || !freshness.AtLeastAsNew(before, now) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s are at version %s, and were at %s before", errOlderData, what, now, before)
+	return fmt.Errorf("%w: %s are at version %s, but were at version %s before", errOlderData, what, now, before)
 }
 
-// sameHistory asks, before a watch goes on from a version, whether the API server has come to that version. It is one
-// request for one object when a watch broke off, as it does when the API server is started with other data. A list
-// after a watch that could not go on is judged as well.
+// sameHistory is a ListerWatcher that ends the process if the API server has older data than before. When a watch broke
+// off, as it does when the API server is restarted with other data, the next watch continues from a known version.
+// Before that, sameHistory lists one object to check that the API server has reached this version. It also checks the
+// list that follows a failed watch.
 type sameHistory struct {
 	toolscache.ListerWatcherWithContext
-	what string
-	// older is called with the error.
-	older func(error)
+	what string // the objects, for the error
+	// onOlderData is called with the error.
+	onOlderData func(error)
 
 	mu sync.Mutex
-	// seen is the latest version that the informer had, listed that of the last list: a watch that follows it needs no
-	// question.
+	// seen is the latest version that the informer had. listed is the version of its last list: a watch from that version
+	// need not be checked.
 	seen, listed string
 }
 
-// judge returns an error if a version of the API server is older than one that the informer had, or that from.
-func (h *sameHistory) judge(now, from string) error {
+// checkVersion returns an error if now, a version of the API server, is older than a version that the informer had,
+// including from. It does not check an empty now.
+func (h *sameHistory) checkVersion(now, from string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.seen == "" || freshness.AtLeastAsNew(from, h.seen) {
 		h.seen = from
 	}
 	if err := olderData(h.what, now, h.seen); err != nil {
-		h.older(err)
+		h.onOlderData(err)
 		return err
 	}
 	if now != "" {
@@ -66,8 +69,8 @@ func (h *sameHistory) judge(now, from string) error {
 // ListWithContext implements toolscache.ListerWatcherWithContext.
 func (h *sameHistory) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := h.ListerWatcherWithContext.ListWithContext(ctx, o)
-	if err == nil && o.ResourceVersion != "0" { // By that a reader asks for what a server has, be it old.
-		_ = h.judge(versionOfList(list), "") // The process ends, and its informers with it.
+	if err == nil && o.ResourceVersion != "0" { // With "0", an API server may answer with old data from its cache.
+		_ = h.checkVersion(versionOfList(list), "") // On an error, the process ends, and its informers with it.
 	}
 	return list, err
 }
@@ -77,10 +80,10 @@ func (h *sameHistory) WatchWithContext(ctx context.Context, o metav1.ListOptions
 	if from := o.ResourceVersion; from != "" && from != "0" && !h.followsList(from) {
 		now, err := h.ListerWatcherWithContext.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
-			_ = h.judge("", from)
+			_ = h.checkVersion("", from)
 			return nil, err
 		}
-		if err := h.judge(versionOfList(now), from); err != nil {
+		if err := h.checkVersion(versionOfList(now), from); err != nil {
 			return nil, apierrors.NewResourceExpired(err.Error())
 		}
 	}
@@ -110,21 +113,21 @@ func versionOfList(list runtime.Object) string {
 	return ""
 }
 
-// endWhenOlder cancels work when a cluster turns out to have older data, and ends with ended. The process is started
-// anew, and reads everything again.
-func (o *Process) endWhenOlder(cancel context.CancelCauseFunc, ended <-chan struct{}) {
+// cancelOnOlderData cancels all work when a cluster turns out to have older data, so that the process ends. After its
+// restart, it reads everything again. The function returns when ended is closed.
+func (p *Process) cancelOnOlderData(cancel context.CancelCauseFunc, ended <-chan struct{}) {
 	select {
-	case err := <-o.older:
-		o.log.Error(err, "All work is cancelled and the process ends, because it knows what is not true any more")
+	case err := <-p.olderData:
+		p.log.Error(err, "Cancelling all work and ending the process, because its caches contain data that no longer exists")
 		cancel(err)
 	case <-ended:
 	}
 }
 
-// dataIsOlder has the process end for an error of olderData.
-func (o *Process) dataIsOlder(cluster string, err error) {
+// reportOlderData makes the process end because of an error of function olderData.
+func (p *Process) reportOlderData(cluster string, err error) {
 	select {
-	case o.older <- fmt.Errorf("the %s cluster: %w", cluster, err):
-	default: // It ends already.
+	case p.olderData <- fmt.Errorf("the %s cluster: %w", cluster, err):
+	default: // The process is already ending.
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Rule: older-data-ends-process.
-func TestAnOlderVersionIsOneOfOtherData(t *testing.T) {
+func TestOlderData(t *testing.T) {
 	for _, test := range []struct {
 		now, before string
 		older       bool
@@ -34,16 +34,16 @@ func TestAnOlderVersionIsOneOfOtherData(t *testing.T) {
 	}
 }
 
-// dated is an API server whose objects have a version. Its lists may fail.
-type dated struct {
+// fakeAPI is an API server whose objects have a resource version. Its lists may fail.
+type fakeAPI struct {
 	version string
 	fails   error
 	lists   int
 	watches []string
 }
 
-func (d *dated) informer(older *error) *sameHistory {
-	return &sameHistory{what: "nodes", older: func(err error) { *older = err },
+func (d *fakeAPI) listWatch(older *error) *sameHistory {
+	return &sameHistory{what: "nodes", onOlderData: func(err error) { *older = err },
 		ListerWatcherWithContext: &toolscache.ListWatch{
 			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				d.lists++
@@ -56,11 +56,11 @@ func (d *dated) informer(older *error) *sameHistory {
 		}}
 }
 
-// An informer that goes on from a version which does not exist any more gets no event until as many writes have
-// happened again. It must not begin to wait for that.
+// An informer that continues from a version that no longer exists gets no event until the same number of writes has
+// happened again. So its watch must fail.
 //
 // Rule: older-data-ends-process.
-func TestAWatchGoesOnOnlyInTheHistoryThatItIsOf(t *testing.T) {
+func TestAWatchDoesNotContinueAfterARestoreOfOlderData(t *testing.T) {
 	list := func(version string) func(*sameHistory) error {
 		return func(h *sameHistory) error {
 			_, err := h.ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: version})
@@ -75,26 +75,25 @@ func TestAWatchGoesOnOnlyInTheHistoryThatItIsOf(t *testing.T) {
 	}
 	forbidden := apierrors.NewForbidden(corev1.Resource("nodes"), "", nil)
 	for name, test := range map[string]struct {
-		then func(*dated)
+		then func(*fakeAPI)
 		last func(*sameHistory) error
-		// older is whether the end of the process is asked for, fails whether the last request does. lists counts those
-		// after the first.
+		// older is whether older data is reported, and fails whether the last request fails.
 		older, fails bool
-		lists        int
+		lists        int // after the first list
 	}{
-		"a watch that follows the list":    {func(*dated) {}, watchFrom("100"), false, false, 0},
-		"a watch that broke off":           {func(d *dated) { d.version = "150" }, watchFrom("140"), false, false, 1},
-		"after a snapshot was put back":    {func(d *dated) { d.version = "90" }, watchFrom("140"), true, true, 1},
-		"a list after that":                {func(d *dated) { d.version = "90" }, list(""), true, false, 1},
-		"a list of what some server has":   {func(d *dated) { d.version = "90" }, list("0"), false, false, 1},
-		"a newer list":                     {func(d *dated) { d.version = "150" }, list("100"), false, false, 1},
-		"an initial list by a watch":       {func(d *dated) { d.version = "90" }, watchFrom(""), false, false, 0},
-		"a server that does not answer it": {func(d *dated) { d.fails = forbidden }, watchFrom("140"), false, true, 1},
+		"a watch that follows the list":           {func(*fakeAPI) {}, watchFrom("100"), false, false, 0},
+		"a watch after another that broke off":    {func(d *fakeAPI) { d.version = "150" }, watchFrom("140"), false, false, 1},
+		"a watch after a restore":                 {func(d *fakeAPI) { d.version = "90" }, watchFrom("140"), true, true, 1},
+		"a list after a restore":                  {func(d *fakeAPI) { d.version = "90" }, list(""), true, false, 1},
+		"a list from the cache of a server":       {func(d *fakeAPI) { d.version = "90" }, list("0"), false, false, 1},
+		"a newer list":                            {func(d *fakeAPI) { d.version = "150" }, list("100"), false, false, 1},
+		"a watch that begins with a list":         {func(d *fakeAPI) { d.version = "90" }, watchFrom(""), false, false, 0},
+		"a server that does not answer the check": {func(d *fakeAPI) { d.fails = forbidden }, watchFrom("140"), false, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &dated{version: "100"}
+			d := &fakeAPI{version: "100"}
 			var older error
-			h := d.informer(&older)
+			h := d.listWatch(&older)
 			if err := list("")(h); err != nil {
 				t.Fatal(err)
 			}
@@ -111,10 +110,10 @@ func TestAWatchGoesOnOnlyInTheHistoryThatItIsOf(t *testing.T) {
 		})
 	}
 
-	t.Run("a server that answers only the second time", func(t *testing.T) {
-		d := &dated{version: "100"}
+	t.Run("a server that answers only the second check", func(t *testing.T) {
+		d := &fakeAPI{version: "100"}
 		var older error
-		h := d.informer(&older)
+		h := d.listWatch(&older)
 		_ = list("")(h)
 		d.fails = forbidden
 		_ = watchFrom("140")(h)
@@ -125,9 +124,9 @@ func TestAWatchGoesOnOnlyInTheHistoryThatItIsOf(t *testing.T) {
 	})
 
 	t.Run("a server that answers only the next list", func(t *testing.T) {
-		d := &dated{version: "100"}
+		d := &fakeAPI{version: "100"}
 		var older error
-		h := d.informer(&older)
+		h := d.listWatch(&older)
 		_ = list("")(h)
 		d.fails = forbidden
 		_ = watchFrom("140")(h)

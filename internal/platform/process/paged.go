@@ -13,20 +13,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// listPage is how many objects of a live list are on their way at a time.
+// listPage is the number of objects in one page of a live list.
 const listPage = 500
 
-// pagedClient lists in pages, and without managed fields: the answer of the API server and the objects decoded from it
-// would otherwise be in memory at once. Of 5,000 small Machines that is 4.7 MB of JSON (944 bytes each) and 9.7 MB of
-// objects, almost as much as their cache; a page has a tenth (TestDeparturesFromTheLibrariesAreCheaper). The pages of a
-// list are of one moment, so that the list is what it would be in one piece.
+// pagedClient is a client that lists in pages and drops managed fields. Without pages, the whole answer of the API
+// server and all objects decoded from it would be in memory at the same time. For 5,000 small Machines, that is 4.7 MB
+// of JSON and 9.7 MB of objects, almost as much as their cache. A page needs a tenth of that
+// (TestDeparturesFromTheLibrariesAreCheaper). All pages of a list show the same moment, so the result equals that of a
+// list in one piece.
 type pagedClient struct {
 	client.Client
 	page  int64
 	cache *declaredCache
 }
 
-// List implements client.Reader. A list with a limit is not changed.
+// List implements client.Reader. It does not change a list that has a limit.
 func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
 	options := (&client.ListOptions{}).ApplyOptions(o)
 	if options.Limit != 0 || options.Continue != "" {
@@ -40,24 +41,24 @@ func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...clie
 		items.SetZero)
 }
 
-// Shared is List for index.Shared: it returns pointers, and what the cache has in the same version is not held twice.
-// It lists all that there is: a limit is not heeded.
+// Shared is List for index.Shared. It returns pointers, and takes an object from the cache if the cache contains the
+// same version. It always lists everything, even if a limit is set.
 func (c pagedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
-	lost, err := c.cache.whole(ctx, list)
+	cached, err := c.cache.completeStore(ctx, list)
 	if err != nil {
 		return nil, err
 	}
 	var objects []any
 	add := func(page reflect.Value) {
 		for i := range page.Len() {
-			objects = append(objects, share(page.Index(i), lost))
+			objects = append(objects, share(page.Index(i), cached))
 		}
 	}
 	err = c.pages(ctx, list, (&client.ListOptions{}).ApplyOptions(o), add, func() { objects = nil })
 	return objects, err
 }
 
-// pages calls add with the items of each page, after it called reset, and sets the list's resource version.
+// pages calls reset, then add with the items of each page, and sets the resource version of the list.
 func (c pagedClient) pages(ctx context.Context, list client.ObjectList, options *client.ListOptions,
 	add func(reflect.Value), reset func()) error {
 	reset()
@@ -69,7 +70,7 @@ func (c pagedClient) pages(ctx context.Context, list client.ObjectList, options 
 		page.GetObjectKind().SetGroupVersionKind(list.GetObjectKind().GroupVersionKind())
 		err := c.Client.List(ctx, page, options)
 		if options.Continue != "" && apierrors.IsResourceExpired(err) {
-			// It took so long that the moment is forgotten: once more, in one piece.
+			// The list took so long that its resource version expired. List again, in one piece.
 			reset()
 			*options, version = first, ""
 			err = c.Client.List(ctx, page, options)
@@ -93,7 +94,7 @@ func (c pagedClient) pages(ctx context.Context, list client.ObjectList, options 
 			list.SetResourceVersion(version)
 			return nil
 		}
-		// The moment is that of the first page.
+		// The token of the first page determines the resource version of the others.
 		if options.Raw != nil {
 			raw := *options.Raw
 			raw.ResourceVersion, raw.ResourceVersionMatch = "", ""
@@ -102,6 +103,7 @@ func (c pagedClient) pages(ctx context.Context, list client.ObjectList, options 
 	}
 }
 
+// itemsOf returns the slice of a list's items.
 func itemsOf(list client.ObjectList) (reflect.Value, error) {
 	pointer, err := meta.GetItemsPtr(list)
 	if err != nil {
@@ -119,30 +121,31 @@ func withoutManagedFields(list client.ObjectList) error {
 	})
 }
 
-// share returns a pointer to an item as a cache has it, if that is of the same version, or else to a copy, which does
-// not keep the rest of the page.
-func share(item reflect.Value, lost toolscache.Store) any {
-	if object, ok := item.Addr().Interface().(client.Object); ok && lost != nil {
-		known, there, err := lost.GetByKey(toolscache.MetaObjectToName(object).String())
+// share returns a pointer to the cached object if it has the same version as an item. Otherwise it returns a copy of
+// the item, so that the rest of the page can be garbage collected.
+func share(item reflect.Value, store toolscache.Store) any {
+	if object, ok := item.Addr().Interface().(client.Object); ok && store != nil {
+		known, there, err := store.GetByKey(toolscache.MetaObjectToName(object).String())
 		cached, ok := known.(client.Object)
 		if err == nil && there && ok && cached.GetUID() == object.GetUID() &&
 			cached.GetResourceVersion() == object.GetResourceVersion() {
 			return cached
 		}
 	}
-	alone := reflect.New(item.Type())
-	alone.Elem().Set(item)
-	return alone.Interface()
+	itemCopy := reflect.New(item.Type())
+	itemCopy.Elem().Set(item)
+	return itemCopy.Interface()
 }
 
-// whole returns what is cached of a list's kind, or nil if that is not what a live list returns.
-func (c *declaredCache) whole(ctx context.Context, list client.ObjectList) (toolscache.Store, error) {
+// completeStore returns the cached objects of a list's kind. It returns nil if the kind is not cached in the form and
+// completeness of a live list.
+func (c *declaredCache) completeStore(ctx context.Context, list client.ObjectList) (toolscache.Store, error) {
 	if c == nil {
 		return nil, nil
 	}
 	f, err := c.kinds.check(list)
-	if err != nil || !c.kinds.whole[f.GroupVersionKind] {
-		return nil, nil // Not cached in this form.
+	if err != nil || !c.kinds.complete[f.GroupVersionKind] {
+		return nil, nil
 	}
 	return c.indexer(ctx, f)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Rule: reads-see-own-writes.
-func TestALiveListInPagesIsOfOneMoment(t *testing.T) {
+func TestAllPagesOfALiveListShowTheSameMoment(t *testing.T) {
 	direct, err := client.NewWithWatch(planes.control.Config(), client.Options{Scheme: testScheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestALiveListInPagesIsOfOneMoment(t *testing.T) {
 		options  []client.ListOption
 		expires  bool
 		requests int
-		more     string // what comes meanwhile and is shown anyway
+		more     string // an object that is created during the list and appears in it
 	}{
 		"by default":              {nil, false, 3, ""},
 		"by labels":               {[]client.ListOption{client.MatchingLabels{"a": "b"}}, false, 3, ""},
@@ -48,7 +48,8 @@ func TestALiveListInPagesIsOfOneMoment(t *testing.T) {
 		"with a limit of its own": {[]client.ListOption{client.Limit(100)}, false, 1, ""},
 		"when it takes too long":  {nil, true, 3, "zz-late"},
 	} {
-		// The API server answers such a list from its cache, which may still have what the case before deleted.
+		// The API server answers such a list from its cache, which may still contain the object that the previous case
+		// deleted.
 		var latest v1beta1.MachineClassList
 		if err := direct.List(t.Context(), &latest, client.InNamespace(ns)); err != nil {
 			t.Fatal(err)
@@ -93,7 +94,7 @@ func TestALiveListInPagesIsOfOneMoment(t *testing.T) {
 			t.Errorf("%s: %d requests, want %d", what, requests, test.requests)
 		}
 		if list.ResourceVersion == "" || list.Continue != "" {
-			t.Errorf("%s: version %q, continued by %q", what, list.ResourceVersion, list.Continue)
+			t.Errorf("%s: version %q, continue token %q", what, list.ResourceVersion, list.Continue)
 		}
 		if err := client.IgnoreNotFound(direct.Delete(t.Context(), late)); err != nil {
 			t.Fatal(err)
@@ -104,15 +105,15 @@ func TestALiveListInPagesIsOfOneMoment(t *testing.T) {
 	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineClassList"))
 	if err := (pagedClient{direct, 7, nil}).List(t.Context(), list, client.InNamespace(ns)); err != nil ||
 		len(list.Items) != 20 {
-		t.Errorf("metadata: %d, %v", len(list.Items), err)
+		t.Errorf("list of metadata: %d objects, %v", len(list.Items), err)
 	}
 	if list.Kind != "MachineClassList" || list.Items[19].Kind != "MachineClass" {
-		t.Errorf("metadata of a %s has a %s", list.Kind, list.Items[19].Kind)
+		t.Errorf("list of metadata: kind %s, kind of the items %s", list.Kind, list.Items[19].Kind)
 	}
 }
 
 // Rule: reads-see-own-writes.
-func TestALiveListSharesWhatTheCacheHasInTheSameVersion(t *testing.T) {
+func TestALiveListSharesObjectsWithTheCache(t *testing.T) {
 	c, o := testConfig(t), testOptions()
 	p := start(t, c, o, nil)
 	p.elected()
@@ -133,29 +134,29 @@ func TestALiveListSharesWhatTheCacheHasInTheSameVersion(t *testing.T) {
 	live, err := index.Shared[v1beta1.MachineClass](t.Context(), paged, &list, ns)
 	if err != nil || len(live) != 2 || !slices.Contains(cached, live[0]) || !slices.Contains(cached, live[1]) ||
 		list.ResourceVersion == "" {
-		t.Errorf("%v at %q, %v, want the objects of the cache: %v", live, list.ResourceVersion, err, cached)
+		t.Errorf("got %v at version %q, %v, want the cached objects %v", live, list.ResourceVersion, err, cached)
 	}
-	// Another version is the live one's own, whatever the cache has.
-	lost, err := paged.cache.whole(t.Context(), &list)
+	// If the versions differ, the result is the live object.
+	store, err := paged.cache.completeStore(t.Context(), &list)
 	if err != nil {
 		t.Fatal(err)
 	}
 	other, another, fresh := cached[0].DeepCopy(), cached[1].DeepCopy(), newClass(c.LeaderElectionNamespace, "new")
 	other.ResourceVersion, another.UID = "1", "another"
 	for _, class := range []*v1beta1.MachineClass{other, another, fresh} {
-		got, ok := share(reflect.ValueOf(class).Elem(), lost).(*v1beta1.MachineClass)
+		got, ok := share(reflect.ValueOf(class).Elem(), store).(*v1beta1.MachineClass)
 		if !ok || got == class || !equality.Semantic.DeepEqual(got, class) {
-			t.Errorf("%v for %v, want a copy", got, class)
+			t.Errorf("share() = %v for %v, want a copy", got, class)
 		}
 	}
-	// What is cached in part is not what a list returns.
+	// A kind of which only a part is cached differs from a live list.
 	k, err := newKinds(slices.Concat(o.ControlKinds, o.TargetKinds), o.Scheme, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for gvk, whole := range k.whole {
-		if whole != (gvk.Kind == "MachineClass") {
-			t.Errorf("whole is %t for %s", whole, gvk.Kind)
+	for gvk, complete := range k.complete {
+		if complete != (gvk.Kind == "MachineClass") {
+			t.Errorf("complete is %t for %s", complete, gvk.Kind)
 		}
 	}
 }

@@ -16,17 +16,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// probes serves /healthz and /readyz from the first moment on: also while the process waits for the control cluster,
-// when the manager's own server does not run yet. The answers go to anybody, so they give no reasons but our own
-// words.
+// probes serves /healthz and /readyz as soon as Run is called. The manager's own server would not run yet while the
+// process waits for the control cluster. Unauthenticated clients can read the answers, so the answers contain only
+// texts that this package composes, and no raw errors.
 type probes struct {
 	log      logr.Logger
-	listener net.Listener // nil for none
+	listener net.Listener // nil if disabled
 
 	mu     sync.Mutex
 	health map[string]healthz.Checker
 	ready  map[string]healthz.Checker
-	// notes are shown by /readyz and have no influence on it.
+	// notes are shown by /readyz but do not influence its status.
 	notes map[string]func(*http.Request) string
 }
 
@@ -35,7 +35,7 @@ func newProbes(log logr.Logger) *probes {
 		notes: map[string]func(*http.Request) string{}}
 }
 
-// notReady is a reason that may be shown to anybody.
+// notReady is a reason that may be shown to unauthenticated clients.
 type notReady string
 
 func (n notReady) Error() string { return string(n) }
@@ -45,19 +45,20 @@ func (p *probes) add(to map[string]healthz.Checker, name string, check healthz.C
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if to[name] != nil {
-		return fmt.Errorf("there is a probe %q already", name)
+		return fmt.Errorf("probe %q already exists", name)
 	}
 	to[name] = check
 	return nil
 }
 
+// note adds a line to the answers of /readyz.
 func (p *probes) note(name string, text func(*http.Request) string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.notes[name] = text
 }
 
-// listen binds the address, so that a wrong one is known before anything else happens.
+// listen binds the address, so that a wrong address is reported before anything else happens.
 func (p *probes) listen(address string) error {
 	if off(address) {
 		return nil
@@ -69,7 +70,7 @@ func (p *probes) listen(address string) error {
 	return nil
 }
 
-// serve answers until ctx ends, if there is an address.
+// serve answers probes until ctx ends, if there is an address.
 func (p *probes) serve(ctx context.Context) error {
 	if p.listener == nil {
 		return nil
@@ -116,29 +117,29 @@ func (p *probes) answer(w http.ResponseWriter, r *http.Request, checks map[strin
 	_, _ = w.Write([]byte(text.String()))
 }
 
-// pingTimeout is less than the default timeout of a kubelet's probe.
+// pingTimeout is how long one ping may take. It is less than the default timeout of a kubelet's probe.
 const pingTimeout = 800 * time.Millisecond
 
-// pingLife is how long an answer to a probe stands for the next ones: probes are for everybody, so they must not cost
-// a request to an API server each.
-const pingLife = time.Second
+// pingLifetime is how long the result of a ping is reused. Unauthenticated clients can send probes, so not every probe
+// may cause a request to an API server.
+const pingLifetime = time.Second
 
-// pinged remembers whether an API server answered. Those who ask at the same time share one request.
-type pinged struct {
+// cachedPing remembers whether an API server answered. Concurrent callers share one request.
+type cachedPing struct {
 	mu   sync.Mutex
 	at   time.Time
 	err  error
 	ping func(ctx context.Context) error
 }
 
-// reachable returns nil if the API server answers, or answered less than pingLife ago.
-func (p *pinged) reachable(ctx context.Context) error {
+// reachable returns nil if the API server answers, or answered less than pingLifetime ago.
+func (p *cachedPing) reachable(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.at.IsZero() && time.Since(p.at) < pingLife {
+	if !p.at.IsZero() && time.Since(p.at) < pingLifetime {
 		return p.err
 	}
-	// Whoever asked may go away; the answer is for the others as well.
+	// The result is shared, so the request must not end with the context of one caller.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 	defer cancel()
 	p.err = p.ping(ctx)

@@ -39,35 +39,34 @@ import (
 	"machinist.dev/machinist/internal/platform/version"
 )
 
-// Options are what a process brings itself.
+// Options are the parts of a process that its program provides, in contrast to the flags in Config.
 type Options struct {
-	// Scheme knows every typed object that is used. Required.
+	// Scheme contains all typed objects that the process uses. Required.
 	Scheme *runtime.Scheme
-	// ControlKinds and TargetKinds are the kinds cached from each cluster; no others ever are. TargetKinds may be given
-	// also where there is no target cluster.
+	// ControlKinds and TargetKinds are the kinds that are cached from each cluster. No other kind is ever cached.
+	// TargetKinds may be set even if there is no target cluster.
 	ControlKinds []Kind
 	TargetKinds  []Kind
-	// NoClusterID is set by a process that has nothing to do with instances: the cluster id is neither found out nor
-	// recorded.
+	// NoClusterID is set by a process that does not deal with instances. It neither determines nor records the cluster ID.
 	NoClusterID bool
-	// Required are the kinds that Run waits for in the control cluster before it does anything. Default: ControlKinds.
+	// Required are the kinds of the control cluster that Run waits for first. Default: ControlKinds.
 	Required []schema.GroupVersionKind
-	// Controller has defaults for all controllers of the manager. Its CacheSyncTimeout is set by New.
+	// Controller contains defaults for all controllers of the manager. New sets its CacheSyncTimeout.
 	Controller config.Controller
-	// WebhookServer serves admission webhooks; it is started if Manager().GetWebhookServer is called in the setup.
+	// WebhookServer serves admission webhooks. It is started if the setup function calls Manager().GetWebhookServer.
 	WebhookServer webhook.Server
-	// ReadTimeout bounds the wait of a cached read for this process's own writes. Default 5 s.
+	// ReadTimeout is how long a cached read waits for this process's own writes. Default: 5 s.
 	ReadTimeout time.Duration
-	// Logger is the process's. Default: controller-runtime's.
+	// Logger is the logger of the process. Default: controller-runtime's.
 	Logger logr.Logger
-	// Registerer takes the metrics. Default: controller-runtime's.
+	// Registerer registers the metrics. Default: controller-runtime's.
 	Registerer prometheus.Registerer
-	// Clock tells the fence the time. Default: the real one.
+	// Clock is the clock of the fence. Default: the real one.
 	Clock clock.WithTickerAndDelayedExecution
-	// Flush sends what waits to be sent elsewhere, such as traces, when all work has ended. It must end within a second.
-	// Default: there is nothing to send.
+	// Flush sends data that is still queued, such as traces. It is called when all work has ended, and must return within
+	// a second. Optional.
 	Flush func()
-	// Exit ends the process when the lease was lost. Default: os.Exit.
+	// Exit ends the process after it lost its Lease. Default: os.Exit.
 	Exit func(code int)
 }
 
@@ -77,7 +76,7 @@ type Process struct {
 	options   Options
 	log       logr.Logger
 	clock     clock.WithTickerAndDelayedExecution
-	namespace string // of the lease and of the record of the cluster id
+	namespace string // of the Lease and of the record of the cluster ID
 
 	control *Cluster
 	target  *Cluster
@@ -90,19 +89,19 @@ type Process struct {
 	gauge   prometheus.Gauge
 	watch   *reachability.Watch
 
-	// older takes the error of a cluster that was put back to older data.
-	older chan error
+	// olderData receives an error when a cluster was restored to older data.
+	olderData chan error
 
 	waitingFor atomic.Pointer[string]
 	identity   atomic.Pointer[identity]
 }
 
-// controllerNeverTimesOut is longer than any process lives: what a controller waits for at its start, it gets or it
-// is asked to stop.
+// controllerNeverTimesOut is longer than any process runs. A controller waits for its caches until they are filled or
+// the process stops.
 const controllerNeverTimesOut = 10 * 365 * 24 * time.Hour
 
-// New builds a Process. It makes no request. Its errors are those of Config.Validate, of kubeconfigs that cannot be
-// loaded, of kinds that cannot be cached, and of addresses that cannot be bound.
+// New builds a Process. It makes no request. It returns an error if Config.Validate does, if a kubeconfig cannot be
+// loaded, if a kind cannot be cached, or if an address cannot be bound.
 func New(c *Config, o Options) (*Process, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -120,100 +119,100 @@ func New(c *Config, o Options) (*Process, error) {
 		o.Registerer = ctrlmetrics.Registry
 	}
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 5*time.Second)
-	op := &Process{config: *c, options: o, log: o.Logger.WithName("operator"), clock: o.Clock, fence: fence.AlwaysOpen(),
-		older: make(chan error, 1)}
+	p := &Process{config: *c, options: o, log: o.Logger.WithName("process"), clock: o.Clock, fence: fence.AlwaysOpen(),
+		olderData: make(chan error, 1)}
 	if c.LeaderElect {
-		op.fence = fence.New(c.RenewDeadline, o.Clock)
+		p.fence = fence.New(c.RenewDeadline, o.Clock)
 	}
-	op.probes, op.events = newProbes(op.log), newBroadcaster()
-	for _, step := range []func() error{op.connect, op.makeLock, op.makeManager, op.addMetrics, op.makeWatch,
-		op.addProbes} {
+	p.probes, p.events = newProbes(p.log), newBroadcaster()
+	for _, step := range []func() error{p.connect, p.makeLock, p.makeManager, p.addMetrics, p.makeWatch,
+		p.addProbes} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
-	return op, nil
+	return p, nil
 }
 
-// connect makes the two clusters.
-func (o *Process) connect() error {
-	c := &o.config
+// connect builds the two clusters.
+func (p *Process) connect() error {
+	c := &p.config
 	var err error
-	if o.namespace, err = c.leaderElectionNamespace(); err != nil {
+	if p.namespace, err = c.leaderElectionNamespace(); err != nil {
 		return err
 	}
 	build := func(flag, kubeconfig string, qps float32, burst int, kinds []Kind, namespace string,
-		keeps keeps) (*Cluster, error) {
-		config, file, err := restConfig(flag, kubeconfig, c.Name, qps, burst, o.log)
+		keep objectFilter) (*Cluster, error) {
+		config, file, err := restConfig(flag, kubeconfig, c.Name, qps, burst, p.log)
 		if err != nil {
 			return nil, err
 		}
 		name, _, _ := strings.Cut(flag, "-")
 		return newCluster(config, clusterOptions{
-			name: name, kubeconfig: file, scheme: o.options.Scheme, kinds: kinds, namespace: namespace, keeps: keeps,
-			readTimeout: o.options.ReadTimeout, fieldOwner: c.Name, fence: o.fence, log: o.log,
-			older: func(err error) { o.dataIsOlder(name, err) },
+			name: name, kubeconfig: file, scheme: p.options.Scheme, kinds: kinds, namespace: namespace, keep: keep,
+			readTimeout: p.options.ReadTimeout, fieldOwner: c.Name, fence: p.fence, log: p.log,
+			onOlderData: func(err error) { p.reportOlderData(name, err) },
 		})
 	}
-	if o.control, err = build("control-kubeconfig", c.ControlKubeconfig, c.ControlQPS, c.ControlBurst,
-		o.options.ControlKinds, c.Namespace, inShard(c.Shard())); err != nil {
+	if p.control, err = build("control-kubeconfig", c.ControlKubeconfig, c.ControlQPS, c.ControlBurst,
+		p.options.ControlKinds, c.Namespace, inShard(c.Shard())); err != nil {
 		return fmt.Errorf("control cluster: %w", err)
 	}
 	if c.TargetKubeconfig != None {
-		if o.target, err = build("target-kubeconfig", c.TargetKubeconfig, c.TargetQPS, c.TargetBurst, o.options.TargetKinds,
-			"", o.ofShard(c.Shard())); err != nil {
+		if p.target, err = build("target-kubeconfig", c.TargetKubeconfig, c.TargetQPS, c.TargetBurst, p.options.TargetKinds,
+			"", p.nodesOfShard(c.Shard())); err != nil {
 			return fmt.Errorf("target cluster: %w", err)
 		}
 	}
-	if o.core, err = coreclient.NewForConfig(o.control.unfenced); err != nil {
+	if p.core, err = coreclient.NewForConfig(p.control.unfenced); err != nil {
 		return fmt.Errorf("control cluster: %w", err)
 	}
 	return nil
 }
 
-// makeLock makes the lock of the lease, which feeds the fence.
-func (o *Process) makeLock() error {
-	if !o.config.LeaderElect {
+// makeLock creates the lock of the Lease, which reports renewals to the fence.
+func (p *Process) makeLock() error {
+	if !p.config.LeaderElect {
 		return nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("find the host's name for the identity in the lease: %w", err)
+		return fmt.Errorf("find the host name for the holder identity of the Lease: %w", err)
 	}
-	config := o.control.kubeconfig.renew(leaseConfig(o.control.loaded, o.config.RenewDeadline))
-	config.Wrap(o.control.denials.watch)
+	config := p.control.kubeconfig.renew(leaseConfig(p.control.loaded, p.config.RenewDeadline))
+	config.Wrap(p.control.denials.watch)
 	leases, err := coordinationclient.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("lease client: %w", err)
+		return fmt.Errorf("create the client for Leases: %w", err)
 	}
 	lease := func(name, holder string) *fence.Lease {
-		return &fence.Lease{Client: leases.Leases(o.namespace), Namespace: o.namespace, Name: name, Holder: holder,
-			Duration: o.config.LeaseDuration, Labels: leaseLabels(o.config.Name), First: o.firstToHold(name)}
+		return &fence.Lease{Client: leases.Leases(p.namespace), Namespace: p.namespace, Name: name, Holder: holder,
+			Duration: p.config.LeaseDuration, Labels: leaseLabels(p.config.Name), First: p.firstToHold(name)}
 	}
-	shard, name := o.config.Shard(), o.config.leaseName()
+	shard, name := p.config.Shard(), p.config.leaseName()
 	own := lease(shard.LeaseName(name), host+"_"+string(uuid.NewUUID()))
 	if shard.All() {
-		o.lock = o.fence.Guard(own)
+		p.lock = p.fence.Guard(own)
 	} else {
-		o.lock = o.fence.Guard(fence.NewJoint(own, lease(name, shard.Group())))
+		p.lock = p.fence.Guard(fence.NewJoint(own, lease(name, shard.Group())))
 	}
 	return nil
 }
 
-// leaseLabels say on a lease which program in which version holds it: the command line shows that. They are part of the
-// requests that take and renew the lease.
+// leaseLabels returns the labels that tell the command line which program holds a Lease, and in which version. They are
+// part of the requests that take and renew the Lease.
 func leaseLabels(program string) map[string]string {
 	labels := map[string]string{"app.kubernetes.io/part-of": "machinist", "app.kubernetes.io/name": program}
-	// A version such as v1.2.3+dirty is no value of a label.
+	// A version such as v1.2.3+dirty is not a valid label value.
 	if value := strings.ReplaceAll(version.Release(), "+", "_"); len(validation.IsValidLabelValue(value)) == 0 {
 		labels["app.kubernetes.io/version"] = value
 	}
 	return labels
 }
 
-// makeManager makes the manager of the control cluster. Its cache and probes are run by us.
-func (o *Process) makeManager() error {
-	c, controllers := &o.config, o.options.Controller
+// makeManager creates the manager of the control cluster. Run starts its cache and probes, not the manager.
+func (p *Process) makeManager() error {
+	c, controllers := &p.config, p.options.Controller
 	controllers.CacheSyncTimeout = controllerNeverTimesOut
 	forWork := max(c.GracefulShutdownTimeout-releaseWait, c.GracefulShutdownTimeout/2)
 	metrics := metricsserver.Options{BindAddress: c.MetricsBindAddress, SecureServing: c.MetricsSecure,
@@ -222,43 +221,43 @@ func (o *Process) makeManager() error {
 		metrics.BindAddress = "0"
 	}
 	if c.MetricsSecure {
-		metrics.FilterProvider = filterMetrics(o.clock)
+		metrics.FilterProvider = filterMetrics(p.clock)
 	}
 	options := manager.Options{
-		Scheme:         o.options.Scheme,
-		Logger:         o.options.Logger.WithSink(endingSink{o.options.Logger.GetSink()}),
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return o.control.mapper, nil },
-		NewCache:       func(*rest.Config, cache.Options) (cache.Cache, error) { return startedCache{o.control.Cache}, nil },
-		NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return o.control.Client, nil },
+		Scheme:         p.options.Scheme,
+		Logger:         p.options.Logger.WithSink(endingSink{p.options.Logger.GetSink()}),
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return p.control.mapper, nil },
+		NewCache:       func(*rest.Config, cache.Options) (cache.Cache, error) { return startedCache{p.control.Cache}, nil },
+		NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return p.control.Client, nil },
 
 		LeaderElection:   c.LeaderElect,
 		LeaderElectionID: c.leaseName(),
 		LeaseDuration:    &c.LeaseDuration,
 		RenewDeadline:    &c.RenewDeadline,
 		RetryPeriod:      &c.RetryPeriod,
-		// The lease is released by Run, once it is known that all work ended.
+		// Run releases the Lease when all work has ended.
 		LeaderElectionReleaseOnCancel: false,
 
 		HealthProbeBindAddress:  "0",
 		PprofBindAddress:        c.PprofBindAddress,
 		Metrics:                 metrics,
-		WebhookServer:           o.options.WebhookServer,
-		BaseContext:             o.fence.Context,
+		WebhookServer:           p.options.WebhookServer,
+		BaseContext:             p.fence.Context,
 		GracefulShutdownTimeout: &forWork,
 		Controller:              controllers,
 	}
-	if o.lock != nil {
-		options.LeaderElectionResourceLockInterface = o.lock
+	if p.lock != nil {
+		options.LeaderElectionResourceLockInterface = p.lock
 	}
-	m, err := manager.New(o.control.unfenced, options)
+	m, err := manager.New(p.control.unfenced, options)
 	if err != nil {
-		return fmt.Errorf("make the manager: %w", err)
+		return fmt.Errorf("create the manager: %w", err)
 	}
-	o.manager = ownManager{Manager: m, probes: o.probes, events: o.events}
+	p.manager = ownManager{Manager: m, probes: p.probes, events: p.events}
 	return nil
 }
 
-// startedCache is a cache for a manager that must not start it: Run does, because the manager cannot be stopped while
+// startedCache is a cache that the manager must not start. Run starts it, because the manager cannot be stopped while
 // it waits for its caches, and because the cache must outlive the reconcilers.
 type startedCache struct{ cache.Cache }
 
@@ -267,46 +266,47 @@ func (startedCache) Start(ctx context.Context) error {
 	return nil
 }
 
-func (o *Process) addProbes() error {
-	control := &pinged{ping: func(ctx context.Context) error {
-		if err := o.control.answers(ctx); err != nil {
+// addProbes registers the checks of /healthz and /readyz and binds their address.
+func (p *Process) addProbes() error {
+	control := &cachedPing{ping: func(ctx context.Context) error {
+		if err := p.control.answers(ctx); err != nil {
 			return err
 		}
-		if missing, found := o.control.lacks(ctx, essential); found {
+		if missing, found := p.control.missingRight(ctx, essential); found {
 			return notReady("this process may not " + missing.String())
 		}
 		return nil
 	}}
-	target := &pinged{ping: func(ctx context.Context) error {
-		if err := o.target.answers(ctx); err != nil {
+	target := &cachedPing{ping: func(ctx context.Context) error {
+		if err := p.target.answers(ctx); err != nil {
 			return err
 		}
-		if missing, found := o.target.lacks(ctx, func(right) bool { return true }); found {
+		if missing, found := p.target.missingRight(ctx, func(right) bool { return true }); found {
 			return notReady("reachable, but this process may not " + missing.String())
 		}
 		return nil
 	}}
 	checks := []error{
-		o.probes.add(o.probes.health, "lease", func(*http.Request) error {
+		p.probes.add(p.probes.health, "lease", func(*http.Request) error {
 			select {
-			case <-o.fence.Lost():
+			case <-p.fence.Lost():
 				return notReady("lost")
 			default:
 				return nil
 			}
 		}),
-		o.probes.add(o.probes.ready, "started", func(*http.Request) error {
-			if what := o.waitingFor.Load(); what != nil {
+		p.probes.add(p.probes.ready, "started", func(*http.Request) error {
+			if what := p.waitingFor.Load(); what != nil {
 				return notReady("waiting for " + *what)
 			}
 			return nil
 		}),
-		o.probes.add(o.probes.ready, "control", func(r *http.Request) error {
+		p.probes.add(p.probes.ready, "control", func(r *http.Request) error {
 			return forProbes(control.reachable(r.Context()))
 		}),
 	}
-	o.probes.note("target", func(r *http.Request) string {
-		if o.target == nil {
+	p.probes.note("target", func(r *http.Request) string {
+		if p.target == nil {
 			return "none"
 		}
 		switch err := target.reachable(r.Context()); {
@@ -314,129 +314,129 @@ func (o *Process) addProbes() error {
 			var shown notReady
 			errors.As(forProbes(err), &shown)
 			return string(shown)
-		case !o.target.Synced():
-			return "reachable, its cache is being filled"
+		case !p.target.Synced():
+			return "reachable, filling the cache"
 		default:
 			return "reachable"
 		}
 	})
-	o.probes.note("frozen", func(*http.Request) string {
-		if _, message := o.watch.Stopped(); message != "" {
+	p.probes.note("frozen", func(*http.Request) string {
+		if _, message := p.watch.Stopped(); message != "" {
 			return message
 		}
 		return "no"
 	})
-	o.probes.note("cluster id", func(*http.Request) string {
+	p.probes.note("cluster ID", func(*http.Request) string {
 		switch {
-		case o.options.NoClusterID:
+		case p.options.NoClusterID:
 			return "not needed"
-		case o.identity.Load() == nil:
+		case p.identity.Load() == nil:
 			return "not known yet"
-		case o.IdentityMismatch() != nil:
-			return "not the one recorded, orphaned instances are left alone"
+		case p.IdentityMismatch() != nil:
+			return "not the recorded one, orphaned instances are not removed"
 		default:
 			return "as recorded"
 		}
 	})
-	return errors.Join(append(checks, o.probes.listen(o.config.HealthProbeBindAddress))...)
+	return errors.Join(append(checks, p.probes.listen(p.config.HealthProbeBindAddress))...)
 }
 
-// forProbes adds to the error of a check of a cluster the words that may be shown to anybody.
+// forProbes adds to the error of a cluster's check a text that unauthenticated clients may see.
 func forProbes(err error) error {
 	var shown notReady
-	switch missing, awaited := errors.AsType[*noKubeconfigError](err); {
+	switch missing, isMissing := errors.AsType[*noKubeconfigError](err); {
 	case err == nil || errors.As(err, &shown):
 		return err
-	case awaited:
+	case isMissing:
 		return errors.Join(notReady(missing.forProbes()), err)
 	case errors.Is(err, reachability.ErrCredentialsRefused):
-		return errors.Join(notReady("it refuses the credentials of this process"), err)
+		return errors.Join(notReady("the API server refuses the credentials of this process"), err)
 	default:
 		return errors.Join(notReady("not reachable"), err)
 	}
 }
 
-// makeWatch makes what looks whether the clusters answer.
-func (o *Process) makeWatch() error {
-	frozen, err := reachability.FrozenMetric(o.options.Registerer)
+// makeWatch creates the watch that checks whether the API servers answer.
+func (p *Process) makeWatch() error {
+	frozen, err := reachability.FrozenMetric(p.options.Registerer)
 	if err != nil {
 		return err
 	}
 	options := reachability.Options{
-		Control: o.control, Period: o.config.StatusCheckPeriod, Timeout: o.config.StatusCheckTimeout,
-		Leading: o.manager.Elected(), Clock: o.clock, Log: o.options.Logger.WithName("reachability"), Frozen: frozen,
+		Control: p.control, Period: p.config.StatusCheckPeriod, Timeout: p.config.StatusCheckTimeout,
+		Leading: p.manager.Elected(), Clock: p.clock, Log: p.options.Logger.WithName("reachability"), Frozen: frozen,
 	}
-	if o.target != nil {
-		options.Target = o.target
+	if p.target != nil {
+		options.Target = p.target
 	}
-	o.watch = reachability.New(options)
+	p.watch = reachability.New(options)
 	return nil
 }
 
-func (o *Process) addMetrics() (err error) {
-	if o.gauge, err = mismatchGauge(o.options.Registerer); err != nil {
+func (p *Process) addMetrics() (err error) {
+	if p.gauge, err = mismatchGauge(p.options.Registerer); err != nil {
 		return err
 	}
-	return errors.Join(o.watchLeader(), o.watchExpiry())
+	return errors.Join(p.watchLeader(), p.watchExpiry())
 }
 
-// Manager returns the manager of the control cluster, to which controllers are added. Its client and cache are those
-// of Control; its probes are served also while it does not run yet. Its GetConfig and GetAPIReader do not ask the
-// fence: they are for what a process may do that is not the leader.
-func (o *Process) Manager() manager.Manager { return o.manager }
+// Manager returns the manager of the control cluster, to which controllers are added. Its client and cache are those of
+// Control. Its probes are served before it runs. Its GetConfig and GetAPIReader do not check the fence: use them only
+// for requests that a process may send without being the leader.
+func (p *Process) Manager() manager.Manager { return p.manager }
 
 // Control returns the control cluster.
-func (o *Process) Control() *Cluster { return o.control }
+func (p *Process) Control() *Cluster { return p.control }
 
-// Target returns the target cluster, nil if there is none.
-func (o *Process) Target() *Cluster { return o.target }
+// Target returns the target cluster, or nil if there is none.
+func (p *Process) Target() *Cluster { return p.target }
 
-// Fence returns the fence of this process's lease.
-func (o *Process) Fence() *fence.Fence { return o.fence }
+// Fence returns the fence of this process's Lease.
+func (p *Process) Fence() *fence.Fence { return p.fence }
 
-// Reachability returns what is known of whether the clusters answer. It is kept as long as Run runs.
-func (o *Process) Reachability() *reachability.Watch { return o.watch }
+// Reachability returns the watch that checks whether the clusters answer. It is up to date while Run runs.
+func (p *Process) Reachability() *reachability.Watch { return p.watch }
 
-// OwnNamespace returns the namespace of the control cluster in which the process keeps what is its own, such as its
-// lease.
-func (o *Process) OwnNamespace() string { return o.namespace }
+// OwnNamespace returns the namespace of the control cluster in which the process keeps its own objects, such as its
+// Lease.
+func (p *Process) OwnNamespace() string { return p.namespace }
 
-// ClusterID returns what marks the instances of this installation. It is known from the call of Run's setup function
-// on, and empty before.
-func (o *Process) ClusterID() string {
-	if i := o.identity.Load(); i != nil {
+// ClusterID returns the ID that marks the instances of this installation. It is empty until Run calls the setup
+// function.
+func (p *Process) ClusterID() string {
+	if i := p.identity.Load(); i != nil {
 		return i.id
 	}
 	return ""
 }
 
-// IdentityMismatch returns an error while the cluster id of this process is not the one that was recorded when
-// Machinist first ran here, or is not known yet. Nothing must then be deleted at the cloud on the ground that it has
-// no Machine.
-func (o *Process) IdentityMismatch() error {
-	if i := o.identity.Load(); i != nil {
+// IdentityMismatch returns an error while the cluster ID of this process is unknown, or differs from the one that was
+// recorded when Machinist first ran here. Meanwhile, no instance may be deleted because it has no Machine.
+func (p *Process) IdentityMismatch() error {
+	if i := p.identity.Load(); i != nil {
 		return i.mismatch()
 	}
-	return errors.New("the cluster id is not known yet")
+	return errors.New("the cluster ID is not known yet")
 }
 
-// Of one object, a recorder keeps eventBurst events at once, and one more every 1/eventsPerSecond: a loop that fails
-// must not fill the API server, and a rollout of a thousand machines must be reported completely.
+// A recorder sends at most eventBurst events about one object at once, and after that one event every 1/eventsPerSecond
+// seconds. A loop that fails must not flood the API server, but a rollout of a thousand machines must be reported
+// completely.
 const (
 	eventBurst      = 250
 	eventsPerSecond = 0.1
 )
 
-// newBroadcaster makes what writes events. Those that differ in their text only are different events. The recorders
-// of events.k8s.io count such as repeats of the first, and what they say is lost; here that is so of none, and where
-// more than ten come within ten minutes they are one whose text is that of the last, and says that it stands for
-// others.
+// newBroadcaster creates the broadcaster that writes events. It treats events with different texts as different events,
+// up to ten similar events within ten minutes. Further ones are combined into one event, which has the last text and
+// states that it stands for several. The recorders of events.k8s.io would count all of them as repeats of the first
+// event, and lose the other texts.
 func newBroadcaster() record.EventBroadcaster {
 	return record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst,
 		QPS: eventsPerSecond})
 }
 
-// ownManager is a manager of which the probes and the events are ours.
+// ownManager is a manager with the probes and the events of Process.
 type ownManager struct {
 	manager.Manager
 	probes *probes

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// watchful looks often.
+// watchful makes a process check its clusters often.
 func watchful(c *Config) *Config {
 	c.TargetKubeconfig = planes.target.Kubeconfig()
 	c.StatusCheckPeriod, c.StatusCheckTimeout = 100*time.Millisecond, 3*time.Second
@@ -22,7 +22,7 @@ func watchful(c *Config) *Config {
 }
 
 // Rules: reachability-by-two-probes, outage-stops-owners, freeze-is-reported.
-func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
+func TestAProcessDetectsAnOutageOfItsTarget(t *testing.T) {
 	o := testOptions()
 	p := start(t, watchful(testConfig(t)), o, nil)
 	p.elected()
@@ -30,12 +30,12 @@ func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
 	watch := p.Reachability()
 	eventually(t, func() error {
 		if _, stable := watch.StableSince(); !stable {
-			return errors.New("the leader of clusters that answer is not stable")
+			return errors.New("StableSince() reports no time although both clusters answer")
 		}
 		return nil
 	})
 	stopAPIServer(t, planes.target)
-	p.probeReports("/readyz", http.StatusOK, "frozen: The target cluster cannot be reached since ")
+	p.probeReports("/readyz", http.StatusOK, "frozen: The target cluster has been unreachable since ")
 	frozen, err := reachability.FrozenMetric(o.Registerer)
 	if err != nil {
 		t.Fatal(err)
@@ -51,17 +51,17 @@ func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
 	}
 	metric(1)
 	if reason, _ := watch.Stopped(); reason != v1beta1.ReasonControlPlaneUnreachable {
-		t.Errorf("stopped for %q", reason)
+		t.Errorf("Stopped() = %q", reason)
 	}
 	if _, stable := watch.StableSince(); stable {
-		t.Error("stable in an outage")
+		t.Error("StableSince() reports a time during an outage")
 	}
 	startAPIServer(t, planes.target)
 	p.probeReports("/readyz", http.StatusOK, "frozen: no")
 	metric(0)
 	past, _ := watch.TargetOutages()
 	if len(past) == 0 {
-		t.Error("the outage is forgotten")
+		t.Error("TargetOutages() lacks the outage")
 	}
 	since, stable := watch.StableSince()
 	if !stable || since.Before(past[len(past)-1].To) {
@@ -73,11 +73,11 @@ func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
 	noGoroutinesLeft(t)
 }
 
-// What answers does not count as unreachable when the controllers begin, else they would report a freeze at every
-// start.
+// A cluster that answers must not count as unreachable when the controllers start. Otherwise they would report a freeze
+// at every start.
 //
 // Rule: reachability-by-two-probes.
-func TestAProcessIsNotFrozenWhenItBegins(t *testing.T) {
+func TestAProcessIsNotFrozenWhenItStarts(t *testing.T) {
 	for range 3 {
 		c := testConfig(t)
 		c.TargetKubeconfig = planes.target.Kubeconfig()
@@ -86,7 +86,7 @@ func TestAProcessIsNotFrozenWhenItBegins(t *testing.T) {
 		p := start(t, c, o, nil)
 		p.elected()
 		if reason, message := p.Reachability().Stopped(); reason != "" {
-			t.Errorf("stopped: %s %s", reason, message)
+			t.Errorf("Stopped() = %s, %s", reason, message)
 		}
 		if err := p.stopped(); err != nil {
 			t.Errorf("Run() = %v", err)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/reference"
 )
 
-// Annotations in which an event carries its action and its related object from the recorder to the sink, where they
-// become fields. The recorder of client-go that tells events with other texts apart has no parameters for them.
+// These annotations carry the action and the related object of an event from the recorder to the sink, which turns them
+// into fields. The recorder of client-go that keeps events with different texts apart has no parameters for them.
 const (
 	annotationAction  = "machinist.dev/event-action"
 	annotationRelated = "machinist.dev/event-related"
@@ -56,7 +56,7 @@ func (s fieldSink) Update(e *corev1.Event) (*corev1.Event, error) {
 	return s.EventSink.Update(withFields(e))
 }
 
-// withFields returns a copy of the event in which the annotations are fields.
+// withFields returns a copy of the event, with its annotations turned into fields.
 func withFields(e *corev1.Event) *corev1.Event {
 	e = e.DeepCopy()
 	e.Action = e.Annotations[annotationAction]

@@ -11,16 +11,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// What happened again in another way is another event, also where the object did not change in between.
+// Two events with different texts are different events, even if the object did not change in between.
 //
 // Rule: events-by-text.
-func TestEventsWithOtherTextsAreOtherEvents(t *testing.T) {
+func TestEventsWithDifferentTextsAreNotCombined(t *testing.T) {
 	c := testConfig(t)
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: c.LeaderElectionNamespace, Name: "small",
 		UID: "1", ResourceVersion: "7"}}
 	want := map[string]int32{"Created 3 machines: a, b, c.": 2, "Created 1 machine: d.": 1}
-	p := start(t, c, testOptions(), func(o *Process) error {
-		recorder := o.Manager().GetEventRecorder("test")
+	p := start(t, c, testOptions(), func(p *Process) error {
+		recorder := p.Manager().GetEventRecorder("test")
 		for text, times := range want {
 			for range times {
 				recorder.Eventf(class, nil, corev1.EventTypeNormal, "Created", "Create", "%s", text)
@@ -52,9 +52,9 @@ func TestEventsHaveTheirActionsAndRelatedObjects(t *testing.T) {
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: c.LeaderElectionNamespace, Name: "small",
 		UID: "1", ResourceVersion: "7"}}
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.LeaderElectionNamespace, Name: "a", UID: "2"}}
-	p := start(t, c, testOptions(), func(o *Process) error {
-		recorder := o.Manager().GetEventRecorder("test")
-		for range 3 { // Repeats of an event are patches of it.
+	p := start(t, c, testOptions(), func(p *Process) error {
+		recorder := p.Manager().GetEventRecorder("test")
+		for range 3 { // A repeated event is patched.
 			recorder.Eventf(class, m, corev1.EventTypeNormal, "Created", "Create", "Created %s", "it")
 		}
 		recorder.Eventf(class, nil, corev1.EventTypeNormal, "Gone", "Delete", "Gone")

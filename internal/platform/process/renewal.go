@@ -20,38 +20,39 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// checkPeriod is the shortest time between two reads of a kubeconfig file because requests fail.
+// checkPeriod is the shortest time between two reads of a kubeconfig file because of failed requests.
 const checkPeriod = time.Second
 
-// kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go reads the files
-// again that a kubeconfig refers to, but not the kubeconfig itself with the tokens, certificates and keys in it.
+// kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go itself only
+// notices changes of files that a kubeconfig names, but not of tokens, certificates and keys in the kubeconfig.
 //
-// Everything is taken over from a file that has changed, except the address of the API server: at another address
-// there may be another cluster, and the caches, the lease and the recorded cluster ID are those of the first. The
-// methods of a nil *kubeconfig do nothing.
+// When the file changes, everything in it is used except a new address of the API server. Another address may be
+// another cluster, but the caches, the Lease and the recorded cluster ID belong to the first one. The methods of a nil
+// *kubeconfig do nothing.
 //
-// A file that is not there yet, or cannot be used yet, is waited for: the Secret that it comes from may be made or
+// If the file does not exist or cannot be used yet, the process waits for it, because its Secret may be created or
 // corrected later. Until then every request fails with noKubeconfigError.
 type kubeconfig struct {
 	flag, path string
 	log        logr.Logger
 
 	mu sync.Mutex
-	// hash is of the content that was read last, whether it could be used or not.
+	// hash is the hash of the content that was read last, whether it could be used or not.
 	hash [sha256.Size]byte
-	// config is what the last content that could be used says, nil if there was none; generation is how many came before
-	// it. Clients are made from the first generation, or from awaitedConfig.
+	// config is the last usable configuration, or nil if there was none. generation is the number of usable configurations
+	// before it. Clients are created from generation 0, or from placeholderConfig.
 	config     *rest.Config
 	generation int
 	checked    time.Time
-	// unusable is why there is no config.
+	// unusable is the reason why there is no config.
 	unusable error
 }
 
-// readKubeconfig reads a kubeconfig file for the first time. It returns the configuration that clients are made from.
+// readKubeconfig reads a kubeconfig file for the first time. It returns the configuration from which clients are
+// created.
 func readKubeconfig(flag, path string, log logr.Logger) (*rest.Config, *kubeconfig, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, nil, errors.New("it is a folder, give the path of the file in it")
+		return nil, nil, errors.New("the path is a folder: give the path of the file in it")
 	}
 	k := &kubeconfig{flag: flag, path: path, log: log}
 	content, err := os.ReadFile(path)
@@ -61,20 +62,19 @@ func readKubeconfig(flag, path string, log logr.Logger) (*rest.Config, *kubeconf
 	}
 	if err != nil {
 		k.config, k.unusable = nil, err
-		return awaitedConfig(), k, nil
+		return placeholderConfig(), k, nil
 	}
 	return rest.CopyConfig(k.config), k, nil
 }
 
-// parseKubeconfig does what clientcmd.LoadFromFile does, with content that was read already. Its errors do not quote
-// it.
+// parseKubeconfig parses content as clientcmd.LoadFromFile does. Its errors do not quote the content.
 func parseKubeconfig(path string, content []byte) (*rest.Config, error) {
 	if len(bytes.TrimSpace(content)) == 0 {
-		return nil, errors.New("it is empty")
+		return nil, errors.New("the file is empty")
 	}
 	file, err := clientcmd.Load(content)
 	if err != nil {
-		return nil, errors.New("it is no kubeconfig in YAML or JSON") // The parser's own error may quote a token.
+		return nil, errors.New("the file is not a kubeconfig in YAML or JSON") // The parser's error may quote a token.
 	}
 	for _, user := range file.AuthInfos {
 		user.LocationOfOrigin = path
@@ -89,14 +89,15 @@ func parseKubeconfig(path string, content []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A certificate or key that is no such thing, or a file that the kubeconfig names and that is not there.
+	// This detects invalid certificates and keys, and referenced files that do not exist.
 	if _, err := rest.TransportFor(config); err != nil {
 		return nil, err
 	}
 	return config, nil
 }
 
-// check reads the file again. A file that cannot be used changes nothing: it may be half written, and is read again.
+// check reads the file again. A file that cannot be used, for example because it is only half written, changes nothing
+// until it is read the next time.
 func (k *kubeconfig) check() {
 	if k == nil {
 		return
@@ -106,23 +107,24 @@ func (k *kubeconfig) check() {
 	k.read()
 }
 
-// renewedSince reports whether what the file says is newer than the generation. It reads the file at most once a
-// second.
+// renewedSince reports whether there is a newer generation. It reads the file at most once per checkPeriod.
 func (k *kubeconfig) renewedSince(generation int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.generation == generation {
-		k.readNowAndThen()
+		k.readAtMostOncePerPeriod()
 	}
 	return k.generation > generation
 }
 
-func (k *kubeconfig) readNowAndThen() {
+// readAtMostOncePerPeriod reads the file unless it was read less than checkPeriod ago.
+func (k *kubeconfig) readAtMostOncePerPeriod() {
 	if time.Since(k.checked) >= checkPeriod {
 		k.read()
 	}
 }
 
+// read reads the file and uses its content if it changed and is valid.
 func (k *kubeconfig) read() {
 	k.checked = time.Now()
 	content, err := os.ReadFile(k.path)
@@ -130,7 +132,7 @@ func (k *kubeconfig) read() {
 		if k.config == nil {
 			k.unusable = err
 		}
-		k.log.V(1).Info("The kubeconfig file cannot be read", "path", k.path, "cause", err.Error())
+		k.log.V(1).Info("Cannot read the kubeconfig file", "path", k.path, "cause", err.Error())
 		return
 	}
 	hash := sha256.Sum256(content)
@@ -143,30 +145,30 @@ func (k *kubeconfig) read() {
 		if k.unusable = err; err == nil {
 			k.config = config
 			k.generation++
-			k.log.Info("The kubeconfig file is there", "path", k.path, "server", config.Host)
+			k.log.Info("The kubeconfig file can be used now", "path", k.path, "server", config.Host)
 		}
 		return
 	}
 	if err == nil && config.Host != k.config.Host {
-		err = fmt.Errorf("it names the server %s instead of %s, which needs a restart", config.Host, k.config.Host)
+		err = fmt.Errorf("the file names the server %s instead of %s, which needs a restart of the process", config.Host, k.config.Host)
 	}
 	if err != nil {
 		k.log.Error(err,
-			"The kubeconfig file has changed and cannot be used; the credentials that were read before stay in use",
+			"The kubeconfig file has changed and cannot be used: requests still use the previous credentials",
 			"path", k.path)
 		return
 	}
 	k.config = config
 	k.generation++
-	k.log.Info("The kubeconfig file has changed: requests use the credentials in it from now on", "path", k.path)
+	k.log.Info("The kubeconfig file has changed: requests use its credentials from now on", "path", k.path)
 }
 
-// current returns what the file says, or why it says nothing yet.
+// current returns the current configuration and its generation, or an error if there is none yet.
 func (k *kubeconfig) current() (*rest.Config, int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.config == nil {
-		k.readNowAndThen()
+		k.readAtMostOncePerPeriod()
 	}
 	if k.config == nil {
 		return nil, 0, &noKubeconfigError{flag: k.flag, path: k.path, cause: k.unusable}
@@ -174,8 +176,8 @@ func (k *kubeconfig) current() (*rest.Config, int, error) {
 	return k.config, k.generation, nil
 }
 
-// renew has all clients made from a configuration use what the file says. It must be the first to wrap the transport,
-// and the configuration's Dial must not be changed after it.
+// renew makes all clients of a configuration use the current credentials in the file. It must be the first to wrap the
+// transport, and the Dial of the configuration must not be changed afterwards.
 func (k *kubeconfig) renew(config *rest.Config) *rest.Config {
 	if k == nil {
 		return config
@@ -186,13 +188,14 @@ func (k *kubeconfig) renew(config *rest.Config) *rest.Config {
 	return config
 }
 
-// renewedTransport sends requests with the credentials that are in the kubeconfig file now.
+// renewedTransport sends requests with the current credentials in the kubeconfig file.
 type renewedTransport struct {
 	file *kubeconfig
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
-	// next is for the generation. That of the first generation gets requests with credentials in their headers.
+	// next is the transport for the generation. In generation 0, client-go itself adds the credentials to the headers of
+	// requests.
 	next       http.RoundTripper
 	generation int
 }
@@ -203,16 +206,16 @@ func (t *renewedTransport) RoundTrip(request *http.Request) (*http.Response, err
 	if err != nil {
 		return nil, err
 	}
-	response, err := next.RoundTrip(stripped(request, generation))
+	response, err := next.RoundTrip(withoutCredentials(request, generation))
 	if err != nil {
-		// It may be the authority that was renewed. What was sent may have been carried out, so it is not sent again.
+		// The certificate authority may have been renewed. The request may have been processed, so it is not repeated.
 		t.file.renewedSince(generation)
 		return nil, err
 	}
 	if response.StatusCode != http.StatusUnauthorized || !t.file.renewedSince(generation) {
 		return response, nil
 	}
-	// Nothing was done, and there are other credentials by now.
+	// The request was not processed, and there are new credentials.
 	again := request.Clone(request.Context())
 	switch {
 	case request.Body == nil || request.Body == http.NoBody:
@@ -229,10 +232,10 @@ func (t *renewedTransport) RoundTrip(request *http.Request) (*http.Response, err
 	}
 	_, _ = io.CopyN(io.Discard, response.Body, drainLimit)
 	_ = response.Body.Close()
-	return renewed.RoundTrip(stripped(again, generation))
+	return renewed.RoundTrip(withoutCredentials(again, generation))
 }
 
-// current returns the transport for what the file says.
+// current returns the transport for the current generation.
 func (t *renewedTransport) current() (http.RoundTripper, int, error) {
 	config, generation, err := t.file.current()
 	if err != nil {
@@ -254,9 +257,9 @@ func (t *renewedTransport) current() (http.RoundTripper, int, error) {
 	return t.next, generation, nil
 }
 
-// stripped returns the request without the credentials of the first generation, if there is a newer one: client-go adds
-// those of the configuration that the client was made from.
-func stripped(request *http.Request, generation int) *http.Request {
+// withoutCredentials removes the credentials that client-go added to a request, if there is a newer generation.
+// client-go adds those of the configuration from which the client was created.
+func withoutCredentials(request *http.Request, generation int) *http.Request {
 	if generation == 0 {
 		return request
 	}

@@ -32,7 +32,7 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// kubeconfigFile is a kubeconfig file of a test, which it may write anew.
+// kubeconfigFile is a kubeconfig file of a test.
 type kubeconfigFile struct {
 	t    *testing.T
 	path string
@@ -42,7 +42,7 @@ func newKubeconfigFile(t *testing.T) kubeconfigFile {
 	return kubeconfigFile{t, filepath.Join(t.TempDir(), "kubeconfig")}
 }
 
-// withToken writes a file with a token in it.
+// withToken writes a file that contains a token.
 func (f kubeconfigFile) withToken(server string, ca []byte, token string) {
 	f.t.Helper()
 	const name = "test"
@@ -57,7 +57,7 @@ func (f kubeconfigFile) withToken(server string, ca []byte, token string) {
 	}
 }
 
-// withCertificate writes a file with a client certificate in it.
+// withCertificate writes a file that contains a client certificate.
 func (f kubeconfigFile) withCertificate(plane *controlplane.ControlPlane, user *rest.Config) {
 	f.t.Helper()
 	c := rest.CopyConfig(plane.Config())
@@ -67,7 +67,7 @@ func (f kubeconfigFile) withCertificate(plane *controlplane.ControlPlane, user *
 	}
 }
 
-// account is a ServiceAccount that may do everything, whose tokens hang on Secrets.
+// account is a ServiceAccount with all rights. Each of its tokens is bound to a Secret.
 type account struct {
 	t      *testing.T
 	plane  *controlplane.ControlPlane
@@ -95,7 +95,7 @@ func newAccount(t *testing.T, plane *controlplane.ControlPlane) account {
 	return a
 }
 
-// token returns a token and what makes it void.
+// token returns a token and a function that invalidates it.
 func (a account) token() (token string, void func()) {
 	a.t.Helper()
 	ctx := a.t.Context()
@@ -119,9 +119,9 @@ func (a account) token() (token string, void func()) {
 		bearer := clientset(a.t, &rest.Config{Host: a.plane.Endpoint(),
 			TLSClientConfig: rest.TLSClientConfig{CAData: a.plane.CA()}, BearerToken: request.Status.Token})
 		eventually(a.t, func() error {
-			// The API server remembers for some seconds that it knew the token.
+			// The API server caches the token for some seconds.
 			if _, err := bearer.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1}); !apierrors.IsUnauthorized(err) {
-				return fmt.Errorf("the token without its Secret is answered with %v", err)
+				return fmt.Errorf("a request with a token whose Secret was deleted: %v, want unauthorized", err)
 			}
 			return nil
 		})
@@ -152,9 +152,9 @@ func (p *process) wantFrozen(o Options, reason string) {
 	})
 }
 
-// Rules refused-credentials-are-outage, renewed-kubeconfig-used: a token that is no longer good stops the process,
-// and a new one in the file lets the same process go on.
-func TestATokenThatIsNoLongerGoodIsAnOutageUntilTheFileHasANewOne(t *testing.T) {
+// Rules refused-credentials-are-outage, renewed-kubeconfig-used: an invalid token stops the process, and a new token in
+// the file lets the same process continue.
+func TestAnInvalidTokenIsAnOutageUntilTheFileHasANewOne(t *testing.T) {
 	admin := newAccount(t, planes.target)
 	token, void := admin.token()
 	file := newKubeconfigFile(t)
@@ -168,21 +168,21 @@ func TestATokenThatIsNoLongerGoodIsAnOutageUntilTheFileHasANewOne(t *testing.T) 
 
 	void()
 	p.wantFrozen(o, v1beta1.ReasonTargetCredentialsRefused)
-	p.probeReports("/readyz", http.StatusOK, "frozen: The target cluster refuses the credentials of this process since ")
-	p.probeReports("/readyz", http.StatusOK, "target: it refuses the credentials of this process")
-	p.logs.contain(t, "A cluster refuses the credentials of this process")
+	p.probeReports("/readyz", http.StatusOK, "frozen: The target cluster has refused the credentials of this process since ")
+	p.probeReports("/readyz", http.StatusOK, "target: the API server refuses the credentials of this process")
+	p.logs.contain(t, "Cluster refuses the credentials of this process")
 	watch := p.Reachability()
 	if _, stable := watch.StableSince(); stable || !watch.TargetRefuses() {
-		t.Errorf("stable %t, target refuses %t", stable, watch.TargetRefuses())
+		t.Errorf("StableSince() = %t, TargetRefuses() = %t", stable, watch.TargetRefuses())
 	}
-	node := newNode(t, "made-while-refused")
+	node := newNode(t, "created-while-refused")
 
 	token, _ = admin.token()
 	file.withToken(planes.target.Endpoint(), planes.target.CA(), token)
 	p.wantFrozen(o, "")
 	p.probeReports("/readyz", http.StatusOK, "frozen: no")
 	if past, _ := watch.TargetOutages(); len(past) == 0 {
-		t.Error("the outage is forgotten")
+		t.Error("TargetOutages() lacks the outage")
 	}
 	if err := p.Target().Client.Get(t.Context(), client.ObjectKeyFromObject(node), &corev1.Node{}); err != nil {
 		t.Errorf("the cache has not caught up: %v", err)
@@ -194,7 +194,7 @@ func TestATokenThatIsNoLongerGoodIsAnOutageUntilTheFileHasANewOne(t *testing.T) 
 }
 
 // Rules: refused-credentials-are-outage, renewed-kubeconfig-used.
-func TestAProcessBeginsWithCredentialsThatAreRefused(t *testing.T) {
+func TestAProcessStartsWithRefusedCredentials(t *testing.T) {
 	stranger, err := planes.target.UserConfig("stranger")
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestAProcessBeginsWithCredentialsThatAreRefused(t *testing.T) {
 		user    *rest.Config
 		reports string
 	}{
-		"a certificate of another authority": {planes.control.Config(), "target: it refuses the credentials of this process"},
+		"a certificate of another authority": {planes.control.Config(), "target: the API server refuses the credentials of this process"},
 		"a user who may not read nodes":      {stranger, "target: reachable"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestAProcessBeginsWithCredentialsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Rule renewed-kubeconfig-used: who leads goes on leading where its token was renewed in time.
+// Rule renewed-kubeconfig-used: a leader continues to lead if its token is renewed in time.
 func TestALeaderKeepsItsLeaseWhileItsCredentialsAreRenewed(t *testing.T) {
 	admin := newAccount(t, planes.control)
 	token, void := admin.token()
@@ -243,23 +243,23 @@ func TestALeaderKeepsItsLeaseWhileItsCredentialsAreRenewed(t *testing.T) {
 			return err
 		}
 		if lease.Spec.RenewTime == nil || !lease.Spec.RenewTime.After(voided) {
-			return fmt.Errorf("the lease was renewed last at %s, before %s", lease.Spec.RenewTime, voided)
+			return fmt.Errorf("the Lease was last renewed at %s, before %s", lease.Spec.RenewTime, voided)
 		}
 		return nil
 	})
 	select {
 	case <-p.Fence().Lost():
-		t.Error("the lease was lost")
+		t.Error("the Lease was lost")
 	default:
 	}
 	p.probeReports("/readyz", http.StatusOK, "control ok")
 }
 
-// doorkeeper is an API server that knows one token.
+// doorkeeper is an API server that accepts one token.
 type doorkeeper struct {
 	mu     sync.Mutex
 	token  string
-	bodies []string // of the requests that were let in
+	bodies []string // of the accepted requests
 	asked  int
 }
 
@@ -275,7 +275,7 @@ func (d *doorkeeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.bodies = append(d.bodies, string(body))
 }
 
-func (d *doorkeeper) knows(token string) {
+func (d *doorkeeper) accept(token string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.token = token
@@ -286,7 +286,7 @@ func authorityOf(s *httptest.Server) []byte {
 }
 
 // Rule: renewed-kubeconfig-used.
-func TestARequestIsSentAgainWithTheCredentialsThatTheFileHasByThen(t *testing.T) {
+func TestARejectedRequestIsRepeatedWithRenewedCredentials(t *testing.T) {
 	server := &doorkeeper{token: "one"}
 	listener := httptest.NewTLSServer(server)
 	defer listener.Close()
@@ -325,13 +325,13 @@ func TestARequestIsSentAgainWithTheCredentialsThatTheFileHasByThen(t *testing.T)
 		}
 	}
 	want("with the first token", post("a"), http.StatusOK)
-	server.knows("two")
-	want("with a token that is void", post("b"), http.StatusUnauthorized)
+	server.accept("two")
+	want("with an invalid token", post("b"), http.StatusUnauthorized)
 	file.withToken(listener.URL, authorityOf(listener), "two")
-	want("with the renewed one", post("c"), http.StatusOK)
-	want("and again", post("d"), http.StatusOK)
+	want("with the renewed token", post("c"), http.StatusOK)
+	want("with the renewed token again", post("d"), http.StatusOK)
 
-	server.knows("three")
+	server.accept("three")
 	if err := os.WriteFile(file.path, []byte("{half a fi"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -342,17 +342,17 @@ func TestARequestIsSentAgainWithTheCredentialsThatTheFileHasByThen(t *testing.T)
 	want("with a file of another server", post("f"), http.StatusUnauthorized)
 	lines.contain(t, "which needs a restart")
 	file.withToken(listener.URL, authorityOf(listener), "three")
-	want("with a file that is right", post("g"), http.StatusOK)
+	want("with a correct file", post("g"), http.StatusOK)
 
 	if got := strings.Join(server.bodies, ""); got != "acdg" {
-		t.Errorf("let in were %q", got)
+		t.Errorf("the server accepted the bodies %q", got)
 	}
 	asked := server.asked
-	want("when settled", post("h"), http.StatusOK)
+	want("after the renewal", post("h"), http.StatusOK)
 	if server.asked != asked+1 {
-		t.Errorf("%d requests for one", server.asked-asked)
+		t.Errorf("%d requests, want one", server.asked-asked)
 	}
 	if strings.Contains(lines.String(), "three") {
-		t.Errorf("the logs tell a token:\n%s", lines)
+		t.Errorf("the logs contain a token:\n%s", lines)
 	}
 }

@@ -12,83 +12,84 @@ import (
 )
 
 const (
-	// ExitFenced is the exit code of a process that lost its lease.
+	// ExitFenced is the exit code of a process that lost its Lease.
 	ExitFenced = 3
-	// fencedWait is how long work that was cancelled because the lease was lost is waited for.
+	// fencedWait is how long the process waits for cancelled work to end after it lost its Lease.
 	fencedWait = 3 * time.Second
-	// releaseWait is how long the release of the lease may take. It is part of the graceful shutdown's time.
+	// releaseWait is how long the release of the Lease may take. It is part of the graceful shutdown timeout.
 	releaseWait = 2 * time.Second
 )
 
-// Run runs the process until ctx ends or the lease is lost. It can be called once.
+// Run runs the process until ctx ends or the Lease is lost. It can be called once.
 //
-// It waits for the control cluster, calls setup, fills the caches and starts the manager. Nothing of that waits for
-// the target cluster, and no wait has an end but ctx's. When ctx ends, work is cancelled and waited for, and the
-// lease is released; an error then says that some of it did not end in time. When the lease is lost, all work is
-// cancelled and the process is ended by Options.Exit with ExitFenced as soon as it ended and Options.Flush returned,
-// after 3 seconds at the latest. When a cluster was put back to older data, all work is cancelled as well, and the
-// error reports that.
-func (o *Process) Run(ctx context.Context, setup func(context.Context) error) (err error) {
+// Run waits for the control cluster, calls setup, fills the caches and starts the manager. It does not wait for the
+// target cluster, and waits without a time limit until ctx ends.
+//
+// When ctx ends, Run cancels all work, waits for it to end, and releases the Lease. It returns an error if some work
+// did not end in time. When the Lease is lost, Run cancels all work. It calls Options.Exit with ExitFenced as soon as
+// the work has ended and Options.Flush has returned, but after 3 seconds at the latest. When a cluster was restored to
+// older data, Run cancels all work and returns an error that reports this.
+func (p *Process) Run(ctx context.Context, setup func(context.Context) error) (err error) {
 	ended := make(chan struct{})
 	var background sync.WaitGroup
-	background.Go(func() { o.exitWhenLost(ended) })
+	background.Go(func() { p.exitWhenLost(ended) })
 	ctx, end := context.WithCancelCause(ctx)
-	background.Go(func() { o.endWhenOlder(end, ended) })
-	// What serves the reconcilers ends after them.
+	background.Go(func() { p.cancelOnOlderData(end, ended) })
+	// Caches, probes and the watch of the clusters must outlive the reconcilers.
 	serving, stopServing := context.WithCancel(context.Background())
 	defer func() {
 		if cause := context.Cause(ctx); errors.Is(cause, errOlderData) {
 			err = errors.Join(cause, err)
 		}
-		if o.options.Flush != nil {
-			o.options.Flush()
+		if p.options.Flush != nil {
+			p.options.Flush()
 		}
 		end(nil)
 		stopServing()
 		close(ended)
 		background.Wait()
 	}()
-	o.events.StartRecordingToSink(fieldSink{&coreclient.EventSinkImpl{Interface: o.core.Events("")}})
-	defer o.events.Shutdown()
+	p.events.StartRecordingToSink(fieldSink{&coreclient.EventSinkImpl{Interface: p.core.Events("")}})
+	defer p.events.Shutdown()
 	background.Go(func() {
-		if err := o.probes.serve(serving); err != nil {
-			o.log.Error(err, "Probes are not served any more")
+		if err := p.probes.serve(serving); err != nil {
+			p.log.Error(err, "Stopped serving probes")
 		}
 	})
 
-	background.Go(func() { o.watch.Run(serving) })
+	background.Go(func() { p.watch.Run(serving) })
 
-	working, cancel := o.fence.With(ctx)
+	working, cancel := p.fence.With(ctx)
 	defer cancel()
-	if err := o.prepare(working, setup); err != nil {
+	if err := p.prepare(working, setup); err != nil {
 		return unlessEnded(ctx, err)
 	}
-	background.Go(func() { o.control.run(serving) })
-	if o.target != nil {
-		background.Go(func() { o.runTarget(serving) })
+	background.Go(func() { p.control.run(serving) })
+	if p.target != nil {
+		background.Go(func() { p.runTarget(serving) })
 	}
-	if err := o.await(working, "the control cluster's objects", fillPeriod, o.control.missingObjects); err != nil {
+	if err := p.await(working, "the control cluster's objects", fillPeriod, p.control.missingObjects); err != nil {
 		return unlessEnded(ctx, err)
 	}
-	o.watch.Settle(working)
-	o.waitingFor.Store(nil)
-	return o.finish(o.manager.Start(working))
+	p.watch.CheckUnreachable(working)
+	p.waitingFor.Store(nil)
+	return p.finish(p.manager.Start(working))
 }
 
-// prepare does what comes before anything is watched.
-func (o *Process) prepare(ctx context.Context, setup func(context.Context) error) error {
-	if err := o.await(ctx, "the control cluster's API", waitPeriod, o.control.answers); err != nil {
+// prepare does everything that must happen before the caches are filled.
+func (p *Process) prepare(ctx context.Context, setup func(context.Context) error) error {
+	if err := p.await(ctx, "the control cluster's API", waitPeriod, p.control.answers); err != nil {
 		return err
 	}
-	if err := o.await(ctx, "the control cluster's kinds", waitPeriod, o.missingKinds); err != nil {
+	if err := p.await(ctx, "the control cluster's kinds", waitPeriod, p.missingKinds); err != nil {
 		return err
 	}
-	if !o.options.NoClusterID {
-		if err := o.await(ctx, "the cluster id", waitPeriod, o.identify); err != nil {
+	if !p.options.NoClusterID {
+		if err := p.await(ctx, "the cluster ID", waitPeriod, p.identify); err != nil {
 			return err
 		}
 	}
-	for _, c := range []*Cluster{o.control, o.target} {
+	for _, c := range []*Cluster{p.control, p.target} {
 		if c == nil {
 			continue
 		}
@@ -98,19 +99,19 @@ func (o *Process) prepare(ctx context.Context, setup func(context.Context) error
 	}
 	if setup != nil {
 		if err := setup(ctx); err != nil {
-			return fmt.Errorf("set up %s: %w", o.config.Name, err)
+			return fmt.Errorf("set up %s: %w", p.config.Name, err)
 		}
 	}
-	if o.options.NoClusterID {
+	if p.options.NoClusterID {
 		return nil
 	}
-	if err := o.manager.Add(manager.RunnableFunc(o.keepIdentity)); err != nil {
-		return fmt.Errorf("keep the record of the cluster id: %w", err)
+	if err := p.manager.Add(manager.RunnableFunc(p.keepIdentity)); err != nil {
+		return fmt.Errorf("add the check of the cluster ID record: %w", err)
 	}
 	return nil
 }
 
-// unlessEnded returns nil if ctx ended: what failed then failed because of that.
+// unlessEnded returns nil if ctx ended, because that is why the caller failed.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -118,63 +119,63 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// runTarget fills the target cluster's cache once there is somebody to ask: an informer that cannot list tries again
-// ever less often.
-func (o *Process) runTarget(ctx context.Context) {
-	if !o.config.Shard().All() {
-		// Which Nodes are a shard's depends on its Machines.
+// runTarget fills the target cluster's cache once its API server answers. An informer that cannot list would try again
+// less and less often.
+func (p *Process) runTarget(ctx context.Context) {
+	if !p.config.Shard().All() {
+		// The Machines of a shard determine which Nodes belong to it.
 		select {
-		case <-o.control.Filled():
+		case <-p.control.Filled():
 		case <-ctx.Done():
 			return
 		}
 	}
-	if err := o.awaitQuietly(ctx, "the target cluster's API", waitPeriod, o.target.answers); err != nil {
-		return // The process ended.
+	if err := p.awaitQuietly(ctx, "the target cluster's API", waitPeriod, p.target.answers); err != nil {
+		return // The process is ending.
 	}
-	o.target.run(ctx)
+	p.target.run(ctx)
 }
 
-// finish gives the lease back if all work ended, and returns why the manager did.
-func (o *Process) finish(err error) error {
-	if o.lock == nil {
+// finish releases the Lease if all work has ended. It returns the error of the manager.
+func (p *Process) finish(err error) error {
+	if p.lock == nil {
 		return err
 	}
 	select {
-	case <-o.fence.Lost():
-		return errors.Join(o.fence.Check(), err)
+	case <-p.fence.Lost():
+		return errors.Join(p.fence.Check(), err)
 	default:
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		// Something still runs, so the lease must run out. The fence, and the end of the process, stop the rest.
-		o.log.Error(err, "Not all work ended in time, so the lease is not released")
+		// Some work still runs, so the Lease must expire. The fence, and the end of the process, stop the remaining work.
+		p.log.Error(err, "Not all work ended in time, so the Lease is not released")
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
 	defer cancel()
-	if releaseErr := o.lock.Release(ctx); releaseErr != nil {
-		o.log.Error(releaseErr, "The lease was not released, another process must wait for its end")
+	if releaseErr := p.lock.Release(ctx); releaseErr != nil {
+		p.log.Error(releaseErr, "Cannot release the Lease: another process can lead only after it expires")
 	}
 	return err
 }
 
-// exitWhenLost ends the process when the lease was lost, whatever the manager does about it.
-func (o *Process) exitWhenLost(ended <-chan struct{}) {
+// exitWhenLost ends the process when the Lease was lost, regardless of the manager.
+func (p *Process) exitWhenLost(ended <-chan struct{}) {
 	select {
-	case <-o.fence.Lost():
+	case <-p.fence.Lost():
 	case <-ended:
 		select {
-		case <-o.fence.Lost():
+		case <-p.fence.Lost():
 		default:
 			return
 		}
 	}
-	o.log.Error(o.fence.Check(), "The lease is lost: all work is cancelled and the process ends")
-	deadline := o.clock.NewTimer(fencedWait)
+	p.log.Error(p.fence.Check(), "Lost the Lease: cancelling all work and ending the process")
+	deadline := p.clock.NewTimer(fencedWait)
 	defer deadline.Stop()
 	select {
 	case <-ended:
 	case <-deadline.C():
 	}
-	o.options.Exit(ExitFenced)
+	p.options.Exit(ExitFenced)
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A process that has nothing to do with instances needs no cluster id, and leaves no record of one.
+// A process without instances needs no cluster ID, and does not record one.
 //
 // Rule: cluster-id-recorded.
 func TestAProcessWithoutInstancesRecordsNoClusterID(t *testing.T) {
@@ -19,15 +19,15 @@ func TestAProcessWithoutInstancesRecordsNoClusterID(t *testing.T) {
 	o.NoClusterID = true
 	p := start(t, c, o, nil)
 	p.elected()
-	p.probeReports("/readyz?verbose", http.StatusOK, "cluster id: not needed")
+	p.probeReports("/readyz?verbose", http.StatusOK, "cluster ID: not needed")
 	_, err := clientset(t, planes.control.Config()).CoreV1().ConfigMaps(c.LeaderElectionNamespace).Get(t.Context(),
 		IdentityRecord, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("the record: %v", err)
+		t.Errorf("get the record: %v, want not found", err)
 	}
 }
 
-// Of a kind with a selector, only what it chooses is in memory.
+// If a kind has a selector, only selected objects are in memory.
 func TestOnlySelectedObjectsAreCached(t *testing.T) {
 	c, o := testConfig(t), testOptions()
 	selector, err := labels.Parse("machinist.dev/installed-by")
@@ -52,6 +52,6 @@ func TestOnlySelectedObjectsAreCached(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(list.Items) != 1 || list.Items[0].Name != "ours" {
-		t.Errorf("cached are %v", list.Items)
+		t.Errorf("the cache contains %v", list.Items)
 	}
 }

@@ -19,58 +19,62 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// keeps decides which objects of a cluster an informer has. Nil keeps all.
-type keeps func(object metav1.Object) bool
+// objectFilter decides which objects of a cluster an informer caches. Nil means all.
+type objectFilter func(object metav1.Object) bool
 
-// inShard keeps the objects whose namespace is in a shard.
-func inShard(s sharding.Shard) keeps {
+// inShard returns a filter for the objects whose namespace is in a shard.
+func inShard(s sharding.Shard) objectFilter {
 	if s.All() {
 		return nil
 	}
 	return func(object metav1.Object) bool { return s.Owns(object.GetNamespace()) }
 }
 
-// ofShard keeps the Nodes of a shard's Machines, and those that have no Machine yet. A Node that names a Machine of
-// another shard is passes as well where one of ours is to become that Node: an instance may register under the name of
-// one that is gone, whose annotations the Node still has. Of a Machine that learns its instance's name only after that,
-// the next change of the Node counts, which a kubelet makes within minutes.
-func (o *Process) ofShard(s sharding.Shard) keeps {
+// nodesOfShard returns a filter for the Nodes of a shard's Machines, and for Nodes without a Machine.
+//
+// A Node that names a Machine of another shard also passes if a Machine of this shard is to become that Node. This
+// happens when an instance registers under the name of a deleted one, because the Node still has the annotations of its
+// former Machine. If the Machine learns the name of its instance only after that, the Node passes at its next change,
+// which a kubelet makes within minutes.
+func (p *Process) nodesOfShard(s sharding.Shard) objectFilter {
 	if s.All() {
 		return nil
 	}
 	return func(object metav1.Object) bool {
 		node, ok := object.(*corev1.Node)
 		return !ok || s.Owns(node.Annotations[v1beta1.NodeAnnotationClusterNamespace]) ||
-			o.hasMachine(index.MachineByNodeName, node.Name) ||
-			node.Spec.ProviderID != "" && o.hasMachine(index.MachineByProviderID, node.Spec.ProviderID)
+			p.hasMachine(index.MachineByNodeName, node.Name) ||
+			node.Spec.ProviderID != "" && p.hasMachine(index.MachineByProviderID, node.Spec.ProviderID)
 	}
 }
 
-// hasMachine reports whether the cache has a Machine by an index, which not every process has.
-func (o *Process) hasMachine(index, value string) bool {
-	machines, err := o.control.declared.Shared(context.Background(), &v1beta1.MachineList{},
+// hasMachine reports whether the cache has a Machine with a value in an index. It returns false if this process does
+// not have the index.
+func (p *Process) hasMachine(index, value string) bool {
+	machines, err := p.control.declared.Shared(context.Background(), &v1beta1.MachineList{},
 		client.MatchingFields{index: value})
 	return err == nil && len(machines) > 0
 }
 
-// selected is a ListerWatcher that leaves out what does not pass, as if it did not exist. What is left out of a watch
-// moves its version forward nevertheless, so that the cache is known to be complete up to there.
-type selected struct {
+// filteredListWatch is a ListerWatcher that hides the objects that do not pass a filter. An event of a hidden object
+// still advances the resource version of the watch, so that the cache is known to be complete up to that version.
+type filteredListWatch struct {
 	toolscache.ListerWatcherWithContext
-	keeps keeps
+	keep objectFilter
 
 	mu sync.Mutex
-	// passed are the names of the objects that were let through last, of those kinds of which one may come to be left
-	// out: it is deleted then. It is nil where that cannot be.
+	// passed contains the names of the objects that passed last. When such an object no longer passes, the cache must
+	// delete it. passed is nil if that cannot happen.
 	passed map[string]bool
 }
 
-// newSelected returns lw where there is nothing to leave out. What passes of objects without a namespace may change.
-func newSelected(lw toolscache.ListerWatcher, k keeps, namespaced bool) toolscache.ListerWatcher {
-	if k == nil {
+// newFilteredListWatch returns lw itself if the filter is nil. If the objects are not namespaced, the result of the
+// filter for an object may change.
+func newFilteredListWatch(lw toolscache.ListerWatcher, keep objectFilter, namespaced bool) toolscache.ListerWatcher {
+	if keep == nil {
 		return lw
 	}
-	s := &selected{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw), keeps: k}
+	s := &filteredListWatch{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw), keep: keep}
 	if !namespaced {
 		s.passed = map[string]bool{}
 	}
@@ -78,7 +82,7 @@ func newSelected(lw toolscache.ListerWatcher, k keeps, namespaced bool) toolscac
 }
 
 // ListWithContext implements toolscache.ListerWatcherWithContext.
-func (s *selected) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+func (s *filteredListWatch) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := s.ListerWatcherWithContext.ListWithContext(ctx, o)
 	if err != nil {
 		return list, err
@@ -92,7 +96,7 @@ func (s *selected) ListWithContext(ctx context.Context, o metav1.ListOptions) (r
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o.Continue == "" {
-		clear(s.passed) // What was deleted since the last list is in no event.
+		clear(s.passed) // Objects that were deleted since the last list have no event.
 	}
 	for i := range all.Len() {
 		object, ok := all.Index(i).Addr().Interface().(metav1.Object)
@@ -103,14 +107,14 @@ func (s *selected) ListWithContext(ctx context.Context, o metav1.ListOptions) (r
 			passes = reflect.Append(passes, all.Index(i))
 		}
 	}
-	// The array would hold all that was listed.
+	// Otherwise the array would keep all listed objects in memory.
 	all.Set(passes)
 	return list, nil
 }
 
-// pass reports whether an object is let through, and remembers it.
-func (s *selected) pass(object metav1.Object) bool {
-	passes := s.keeps(object)
+// pass reports whether an object passes the filter, and remembers the result.
+func (s *filteredListWatch) pass(object metav1.Object) bool {
+	passes := s.keep(object)
 	switch {
 	case s.passed == nil:
 	case passes:
@@ -122,16 +126,16 @@ func (s *selected) pass(object metav1.Object) bool {
 }
 
 // WatchWithContext implements toolscache.ListerWatcherWithContext.
-func (s *selected) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (s *filteredListWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := s.ListerWatcherWithContext.WatchWithContext(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return newSelection(w, s.judge), nil
+	return newTranslatedWatch(w, s.translate), nil
 }
 
-// judge returns an event as the cache is to see it.
-func (s *selected) judge(e watch.Event) watch.Event {
+// translate returns an event as the cache must see it.
+func (s *filteredListWatch) translate(e watch.Event) watch.Event {
 	switch e.Type {
 	case watch.Added, watch.Modified, watch.Deleted:
 	default:
@@ -143,23 +147,23 @@ func (s *selected) judge(e watch.Event) watch.Event {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.passed[object.GetName()]
+	passedBefore := s.passed[object.GetName()]
 	if passes := s.pass(object); e.Type == watch.Deleted {
 		delete(s.passed, object.GetName())
-		if passes || was {
+		if passes || passedBefore {
 			return e
 		}
 	} else if passes {
 		return e
 	}
-	if was {
+	if passedBefore {
 		return watch.Event{Type: watch.Deleted, Object: e.Object}
 	}
-	return progress(e.Object, object.GetResourceVersion())
+	return bookmark(e.Object, object.GetResourceVersion())
 }
 
-// progress is an event that says of a watch only how far it is.
-func progress(example runtime.Object, version string) watch.Event {
+// bookmark returns an event that only advances the resource version of a watch.
+func bookmark(example runtime.Object, version string) watch.Event {
 	empty := reflect.New(reflect.TypeOf(example).Elem()).Interface().(runtime.Object)
 	empty.GetObjectKind().SetGroupVersionKind(example.GetObjectKind().GroupVersionKind())
 	if o, err := meta.Accessor(empty); err == nil {
@@ -169,26 +173,26 @@ func progress(example runtime.Object, version string) watch.Event {
 }
 
 // List implements toolscache.ListerWatcher.
-func (s *selected) List(o metav1.ListOptions) (runtime.Object, error) {
+func (s *filteredListWatch) List(o metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(context.Background(), o)
 }
 
 // Watch implements toolscache.ListerWatcher.
-func (s *selected) Watch(o metav1.ListOptions) (watch.Interface, error) {
+func (s *filteredListWatch) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), o)
 }
 
-// selection is a watch that shows each event as it is judged. Unlike watch.Filter it ends when it is stopped, also
-// while nobody takes the event that is next.
-type selection struct {
+// translatedWatch is a watch that translates each event. Unlike watch.Filter it ends when it is stopped, even if the
+// next event is never received.
+type translatedWatch struct {
 	from    watch.Interface
 	results chan watch.Event
 	stopped chan struct{}
 	stop    func()
 }
 
-func newSelection(from watch.Interface, judge func(watch.Event) watch.Event) *selection {
-	s := &selection{from: from, results: make(chan watch.Event), stopped: make(chan struct{})}
+func newTranslatedWatch(from watch.Interface, translate func(watch.Event) watch.Event) *translatedWatch {
+	s := &translatedWatch{from: from, results: make(chan watch.Event), stopped: make(chan struct{})}
 	s.stop = sync.OnceFunc(func() {
 		close(s.stopped)
 		from.Stop()
@@ -197,7 +201,7 @@ func newSelection(from watch.Interface, judge func(watch.Event) watch.Event) *se
 		defer close(s.results)
 		for e := range from.ResultChan() {
 			select {
-			case s.results <- judge(e):
+			case s.results <- translate(e):
 			case <-s.stopped:
 				return
 			}
@@ -207,7 +211,7 @@ func newSelection(from watch.Interface, judge func(watch.Event) watch.Event) *se
 }
 
 // ResultChan implements watch.Interface.
-func (s *selection) ResultChan() <-chan watch.Event { return s.results }
+func (s *translatedWatch) ResultChan() <-chan watch.Event { return s.results }
 
 // Stop implements watch.Interface.
-func (s *selection) Stop() { s.stop() }
+func (s *translatedWatch) Stop() { s.stop() }

@@ -7,31 +7,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// elsewhereTimeout bounds a list of what another shard caches. A webhook has little time.
-const elsewhereTimeout = time.Second
+// otherShardTimeout is how long a list of another shard's namespace may take. A webhook must answer soon.
+const otherShardTimeout = time.Second
 
-// Anywhere returns a reader for those who are asked about all namespaces, whatever the shard of this process: a webhook
-// is called in any process. It lists from the cache what is in the shard, and at the API server what is not. What it
-// gets, it gets from the cache: of another shard there is nothing.
-func (o *Process) Anywhere() client.Reader {
-	if o.config.Shard().All() {
-		return o.control.Cache
+// Anywhere returns a reader of all namespaces, whatever the shard of this process. Webhooks use it, because the API
+// server calls the webhook of any process. It lists a namespace of the shard from the cache, and any other namespace
+// from the API server. Get only reads from the cache, so it does not find objects of other shards.
+func (p *Process) Anywhere() client.Reader {
+	if p.config.Shard().All() {
+		return p.control.Cache
 	}
-	return anywhere{Reader: o.control.Cache, live: o.control.Live, owns: o.config.Shard().Owns}
+	return allNamespacesReader{Reader: p.control.Cache, live: p.control.Live, owns: p.config.Shard().Owns}
 }
 
-type anywhere struct {
+type allNamespacesReader struct {
 	client.Reader // the cache
 	live          client.Reader
 	owns          func(namespace string) bool
 }
 
 // List implements client.Reader.
-func (r anywhere) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+func (r allNamespacesReader) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
 	if r.owns((&client.ListOptions{}).ApplyOptions(o).Namespace) {
 		return r.Reader.List(ctx, list, o...)
 	}
-	ctx, cancel := context.WithTimeout(ctx, elsewhereTimeout)
+	ctx, cancel := context.WithTimeout(ctx, otherShardTimeout)
 	defer cancel()
 	return r.live.List(ctx, list, o...)
 }

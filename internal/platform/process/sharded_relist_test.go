@@ -10,14 +10,14 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-func TestAListForgetsWhatWasDeletedSinceTheLastOne(t *testing.T) {
+func TestAListForgetsObjectsThatWereDeletedSinceTheLastList(t *testing.T) {
 	var present []corev1.Node
-	lw := newSelected(&toolscache.ListWatch{
+	lw := newFilteredListWatch(&toolscache.ListWatch{
 		ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
 			return &corev1.NodeList{Items: append([]corev1.Node(nil), present...)}, nil
 		},
 		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
-	}, func(metav1.Object) bool { return true }, false).(*selected)
+	}, func(metav1.Object) bool { return true }, false).(*filteredListWatch)
 	list := func(names ...string) {
 		t.Helper()
 		present = nil
@@ -31,6 +31,6 @@ func TestAListForgetsWhatWasDeletedSinceTheLastOne(t *testing.T) {
 	list("a", "b")
 	list("b", "c")
 	if len(lw.passed) != 2 || lw.passed["a"] {
-		t.Errorf("remembers %v, want b and c", lw.passed)
+		t.Errorf("passed contains %v, want b and c", lw.passed)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// namespaceIn makes a namespace that is in a shard.
+// namespaceIn creates a namespace in a shard.
 func namespaceIn(t *testing.T, s sharding.Shard) string {
 	t.Helper()
 	for range 100 {
@@ -29,19 +29,19 @@ func namespaceIn(t *testing.T, s sharding.Shard) string {
 	return ""
 }
 
-// startShard starts the process of a shard of two. All of a test have their leases in one namespace.
+// startShard starts the process of one of two shards. All processes of a test have their Leases in one namespace.
 func startShard(t *testing.T, leases string, shard int) *process {
 	t.Helper()
 	c, o := testConfig(t), testOptions()
 	c.TargetKubeconfig = planes.target.Kubeconfig()
 	c.LeaderElectionNamespace, c.Shards, c.ShardIndex = leases, 2, shard
 	o.ControlKinds = append(o.ControlKinds, Kind{Object: &v1beta1.Machine{}})
-	return start(t, c, o, func(op *Process) error {
-		return index.RegisterMachines(t.Context(), op.Control().Cache)
+	return start(t, c, o, func(p *Process) error {
+		return index.RegisterMachines(t.Context(), p.Control().Cache)
 	})
 }
 
-// classes returns the names of the classes that a process has cached in some namespaces.
+// classes returns the names of the classes in some namespaces that a process has cached.
 func (p *process) classes(namespaces ...string) []string {
 	p.t.Helper()
 	list := &v1beta1.MachineClassList{}
@@ -57,8 +57,8 @@ func (p *process) classes(namespaces ...string) []string {
 	return names
 }
 
-// Both lead at once, each by a lease of its own, and each has only what is in its namespaces, whether it was there at
-// the start or came later.
+// Both processes lead at the same time with their own Leases. Each caches only the objects in its namespaces, whether
+// they were created before or after its start.
 //
 // Rule: shard-caches-its-own.
 func TestAShardCachesItsOwnNamespacesOnly(t *testing.T) {
@@ -85,7 +85,7 @@ func TestAShardCachesItsOwnNamespacesOnly(t *testing.T) {
 		own := namespaces[i]
 		eventually(t, func() error {
 			if got := p.classes(namespaces...); len(got) < 2 {
-				return fmt.Errorf("shard %d has only %v", i, got)
+				return fmt.Errorf("shard %d has cached only %v", i, got)
 			}
 			return nil
 		})
@@ -93,7 +93,7 @@ func TestAShardCachesItsOwnNamespacesOnly(t *testing.T) {
 		if slices.Sort(got); !slices.Equal(got, []string{"before-" + own, "later-" + own}) {
 			t.Errorf("shard %d has cached %v", i, got)
 		}
-		// A webhook is asked about any namespace.
+		// A webhook is called for objects of any namespace.
 		for _, namespace := range namespaces {
 			list := &v1beta1.MachineClassList{}
 			if err := p.Anywhere().List(t.Context(), list, client.InNamespace(namespace)); err != nil {
@@ -152,7 +152,7 @@ func TestAShardCachesTheNodesOfItsMachines(t *testing.T) {
 				}
 			}
 			if !slices.Equal(got, want) {
-				return fmt.Errorf("cached are %v, want %v", got, want)
+				return fmt.Errorf("the cache contains %v, want %v", got, want)
 			}
 			return nil
 		})
@@ -170,12 +170,12 @@ func TestAShardCachesTheNodesOfItsMachines(t *testing.T) {
 	newNode("last", ours)
 	cached("ours", "new", "last")
 
-	// It is another shard's from when that shard's Machine has it.
+	// The Node belongs to another shard as soon as a Machine of that shard has it.
 	change("new", func(n *corev1.Node) {
 		n.Annotations = map[string]string{v1beta1.NodeAnnotationClusterNamespace: theirs}
 	})
 	cached("ours", "last")
-	// A Machine of ours registers under a name that another shard's had.
+	// A Machine of this shard registers under a name that a Machine of another shard had.
 	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: ours, Name: "m"}}
 	machine.Spec.Provider, machine.Spec.ProviderID = "sim", "sim:///taken-over"
 	machine.Spec.ProviderSpec = newClass(ours, "").Spec.ProviderSpec
@@ -194,16 +194,16 @@ func TestAShardCachesTheNodesOfItsMachines(t *testing.T) {
 }
 
 // Rule: shards-agree-on-their-number.
-func TestAProcessForEverythingWaitsForTheShards(t *testing.T) {
+func TestAProcessWithoutShardsWaitsUntilTheShardsEnd(t *testing.T) {
 	leases := newNamespace(t)
 	shard := startShard(t, leases, 1)
 	shard.elected()
 	c := testConfig(t)
 	c.LeaderElectionNamespace = leases
-	// It may be impatient: what it waits for is renewed every second.
+	// Its lease duration may be short, because the Lease that it waits for is renewed every second.
 	c.LeaseDuration, c.RenewDeadline = 5*time.Second, 3*time.Second
-	whole := start(t, c, testOptions(), nil)
-	whole.logs.contain(t, "Attempting to acquire leader lease")
+	unsharded := start(t, c, testOptions(), nil)
+	unsharded.logs.contain(t, "Attempting to acquire leader lease")
 	seen := map[string]bool{}
 	eventually(t, func() error {
 		common, err := clientset(t, planes.control.Config()).CoordinationV1().Leases(leases).Get(t.Context(), c.Name,
@@ -212,17 +212,17 @@ func TestAProcessForEverythingWaitsForTheShards(t *testing.T) {
 			return err
 		}
 		if seen[common.ResourceVersion] = true; len(seen) < 3 {
-			return errors.New("the common lease was not renewed")
+			return errors.New("the common Lease was not renewed")
 		}
 		return nil
 	})
 	select {
-	case <-whole.Manager().Elected():
-		t.Error("two lead, and one of them everything")
+	case <-unsharded.Manager().Elected():
+		t.Error("a process without shards leads at the same time as a shard")
 	default:
 	}
 	if err := shard.stopped(); err != nil {
 		t.Error(err)
 	}
-	whole.elected()
+	unsharded.elected()
 }

@@ -11,22 +11,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// nowhere is a namespace that nothing can be in.
-const nowhere = "/"
+// impossibleNamespace is not a valid name of a namespace.
+const impossibleNamespace = "/"
 
-// Shared is List without copies, for index.Shared: it returns pointers to the objects in the cache, which must not be
-// changed. A List copies all objects into one slice, at least by value: 1,934 bytes for each Machine, 9.7 MB for 5,000,
-// instead of 38 bytes (TestDeparturesFromTheLibrariesAreCheaper). Options may be a namespace, one field, and not to
-// wait for own writes.
+// Shared is List without copies, for index.Shared. It returns pointers to the objects in the cache, which must not be
+// changed. List copies all objects into one slice: 1,934 bytes per Machine instead of 38, which is 9.7 MB for 5,000
+// Machines (TestDeparturesFromTheLibrariesAreCheaper). The options may select a namespace and one field, and disable
+// waiting for this process's own writes.
 func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	f, err := c.readable(list)
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
 	if !(&client.ListOptions{}).ApplyOptions(o).DisableReadYourWritesConsistency {
-		// Lists nothing, but waits as every list does.
-		err := c.bounded(ctx, f, func(ctx context.Context) error {
-			return c.consistent.List(ctx, list, client.InNamespace(nowhere))
+		// This list is empty, but it waits for this process's own writes as every list does.
+		err := c.readWithTimeout(ctx, f, func(ctx context.Context) error {
+			return c.consistent.List(ctx, list, client.InNamespace(impossibleNamespace))
 		})
 		if err != nil {
 			return nil, err
@@ -35,7 +35,7 @@ func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...
 	return c.cache.Shared(ctx, list, o...)
 }
 
-// Shared is cachedClient.Shared without waiting for own writes.
+// Shared is cachedClient.Shared without waiting for this process's own writes.
 func (c *declaredCache) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	f, err := c.kinds.check(list)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *declaredCache) Shared(ctx context.Context, list client.ObjectList, o ..
 	}
 	switch {
 	case options.LabelSelector != nil, options.Limit != 0, len(field) > 1:
-		return nil, errors.New("only a namespace and one field can be selected by")
+		return nil, errors.New("list shared objects: only a namespace and one field can be selected")
 	case len(field) == 1:
 		return indexer.ByIndex(indexName(field[0].Field), indexKey(options.Namespace, field[0].Value))
 	case options.Namespace != "":
@@ -65,9 +65,9 @@ func (c *declaredCache) Shared(ctx context.Context, list client.ObjectList, o ..
 	}
 }
 
-// SharedOne is Get without a copy and without waiting for own writes, for index.SharedOne: it returns a pointer to the
-// object in the cache, and nil where there is none. A Get allocates 1,112 bytes for a Machine, without a deep copy, and
-// this 24 (TestDeparturesFromTheLibrariesAreCheaper).
+// SharedOne is Get for index.SharedOne, without a copy and without waiting for this process's own writes. It returns a
+// pointer to the object in the cache, or nil if there is none. For a Machine it allocates 24 bytes, and Get 1,112 even
+// without a deep copy (TestDeparturesFromTheLibrariesAreCheaper).
 func (c *cachedClient) SharedOne(ctx context.Context, kind client.Object, key client.ObjectKey) (any, error) {
 	f, err := c.readable(kind)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *cachedClient) SharedOne(ctx context.Context, kind client.Object, key cl
 	return object, err
 }
 
-// indexer has the cached objects of a typed kind.
+// indexer returns the cached objects of a typed kind.
 func (c *declaredCache) indexer(ctx context.Context, f form) (toolscache.Indexer, error) {
 	if known, ok := c.indexers.Load(f.GroupVersionKind); ok {
 		return known.(toolscache.Indexer), nil
@@ -92,15 +92,16 @@ func (c *declaredCache) indexer(ctx context.Context, f form) (toolscache.Indexer
 	}
 	indexed, ok := informer.(interface{ GetIndexer() toolscache.Indexer })
 	if !ok {
-		return nil, fmt.Errorf("the informer of %s is a %T, and hides what it has", f.Kind, informer)
+		return nil, fmt.Errorf("the informer of %s is a %T, which gives no access to its objects", f.Kind, informer)
 	}
 	indexer := indexed.GetIndexer()
 	c.indexers.Store(f.GroupVersionKind, indexer)
 	return indexer, nil
 }
 
-// indexName and indexKey are how controller-runtime calls its indexes, which it does not export. Indexes of our own
-// beside them would hold every key twice. TestSharedIsAListWithoutCopies fails if the names change.
+// indexName and indexKey return the names that controller-runtime gives to its indexes and their keys, but does not
+// export. Additional indexes of our own would store every key twice. TestSharedIsAListWithoutCopies fails if the names
+// change.
 func indexName(field string) string { return "field:" + field }
 
 func indexKey(namespace, value string) string {

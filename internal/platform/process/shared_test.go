@@ -18,8 +18,8 @@ import (
 func TestSharedIsAListWithoutCopies(t *testing.T) {
 	const byProvider = "class.provider"
 	c := testConfig(t)
-	p := start(t, c, testOptions(), func(o *Process) error {
-		return o.Control().Cache.IndexField(t.Context(), &v1beta1.MachineClass{}, byProvider, func(o client.Object) []string {
+	p := start(t, c, testOptions(), func(p *Process) error {
+		return p.Control().Cache.IndexField(t.Context(), &v1beta1.MachineClass{}, byProvider, func(o client.Object) []string {
 			return []string{o.(*v1beta1.MachineClass).Spec.Provider}
 		})
 	})
@@ -46,20 +46,20 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Own writes are there at once.
+		// The process sees its own writes at once.
 		if got := names(client.InNamespace(first)); len(got) != i+1 {
 			t.Fatalf("%d classes after %d were created: %v", len(got), i+1, got)
 		}
 	}
 	for what, o := range map[string][]client.ListOption{
-		"everything":                        nil,
-		"a namespace":                       {client.InNamespace(first)},
-		"a field":                           {client.MatchingFields{byProvider: "odd"}},
-		"a field in a namespace":            {client.MatchingFields{byProvider: "odd"}, client.InNamespace(second)},
-		"a value that nothing has":          {client.MatchingFields{byProvider: "none"}},
-		"a namespace, without waiting":      {client.InNamespace(first), client.DisableReadYourWritesConsistency},
-		"a namespace that does not exist":   {client.InNamespace("nowhere-at-all")},
-		"a namespace that nothing could be": {client.InNamespace(nowhere)},
+		"everything":                      nil,
+		"a namespace":                     {client.InNamespace(first)},
+		"a field":                         {client.MatchingFields{byProvider: "odd"}},
+		"a field in a namespace":          {client.MatchingFields{byProvider: "odd"}, client.InNamespace(second)},
+		"a value that nothing has":        {client.MatchingFields{byProvider: "none"}},
+		"a namespace, without waiting":    {client.InNamespace(first), client.DisableReadYourWritesConsistency},
+		"a namespace that does not exist": {client.InNamespace("nowhere-at-all")},
+		"an invalid namespace":            {client.InNamespace(impossibleNamespace)},
 	} {
 		var list v1beta1.MachineClassList
 		if err := api.List(t.Context(), &list, o...); err != nil {
@@ -83,7 +83,7 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 		return slices.MinFunc(classes, func(a, b *v1beta1.MachineClass) int { return strings.Compare(a.Name, b.Name) })
 	}
 	if one() != one() {
-		t.Error("the same object is two: it was copied")
+		t.Error("Shared returned two copies of the same object")
 	}
 
 	for what, o := range map[string]client.ListOption{
@@ -96,12 +96,12 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 		}
 	}
 	if _, err := index.Shared[corev1.Pod](t.Context(), api, &corev1.PodList{}); !errors.Is(err, ErrNotCached) {
-		t.Errorf("pods: %v, want ErrNotCached", err)
+		t.Errorf("Shared of pods: %v, want ErrNotCached", err)
 	}
 	if _, err := index.Shared[corev1.Pod](t.Context(), api, &v1beta1.MachineClassList{}); err == nil {
 		t.Error("classes are returned as pods")
 	}
-	// Without a cache it is a list like any other.
+	// Without a cache, Shared works like any other list.
 	live, err := index.Shared[v1beta1.MachineClass](t.Context(), p.Control().Live, &v1beta1.MachineClassList{},
 		client.InNamespace(first))
 	if err != nil || len(live) != 20 {
@@ -109,11 +109,11 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 	}
 }
 
-func TestAnIndexOverAllNamespacesOnly(t *testing.T) {
+func TestIndexFieldEverywhere(t *testing.T) {
 	const byProvider = "class.provider"
 	c := testConfig(t)
-	p := start(t, c, testOptions(), func(o *Process) error {
-		return o.Control().Cache.(*declaredCache).IndexFieldEverywhere(t.Context(), &v1beta1.MachineClass{}, byProvider,
+	p := start(t, c, testOptions(), func(p *Process) error {
+		return p.Control().Cache.(*declaredCache).IndexFieldEverywhere(t.Context(), &v1beta1.MachineClass{}, byProvider,
 			func(o client.Object) []string {
 				return []string{o.(*v1beta1.MachineClass).Spec.Provider}
 			})
@@ -134,13 +134,13 @@ func TestAnIndexOverAllNamespacesOnly(t *testing.T) {
 	}
 	if shared, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{},
 		everywhere); err != nil || len(shared) != 2 {
-		t.Errorf("%d classes are shared, %v", len(shared), err)
+		t.Errorf("Shared found %d classes, %v", len(shared), err)
 	}
 	if err := api.List(t.Context(), &list, everywhere, client.InNamespace(first)); err == nil {
-		t.Error("a list of one namespace has no error, and finds nothing")
+		t.Error("List() of one namespace = nil, want an error")
 	}
 	if _, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, everywhere,
 		client.InNamespace(first)); err == nil {
-		t.Error("what is shared of one namespace has no error, and nothing is found")
+		t.Error("Shared() of one namespace = nil, want an error")
 	}
 }

@@ -30,7 +30,7 @@ func startAPIServer(t *testing.T, plane *controlplane.ControlPlane) {
 	}
 }
 
-// stopAPIServer stops it and has it run again when the test ends.
+// stopAPIServer stops an API server and starts it again when the test ends.
 func stopAPIServer(t *testing.T, plane *controlplane.ControlPlane) {
 	t.Helper()
 	if err := plane.StopAPIServer(); err != nil {
@@ -48,7 +48,7 @@ func stopAPIServer(t *testing.T, plane *controlplane.ControlPlane) {
 }
 
 // Rule: start-waits-for-control-cluster.
-func TestStartWaitsForTheControlClusterAndReportsIt(t *testing.T) {
+func TestStartWaitsForTheControlClusterAndReportsThat(t *testing.T) {
 	c := testConfig(t)
 	stopAPIServer(t, planes.control)
 	p := start(t, c, testOptions(), nil)
@@ -62,16 +62,16 @@ func TestStartWaitsForTheControlClusterAndReportsIt(t *testing.T) {
 		t.Errorf("Run() = %v", err)
 	}
 	if strings.Contains(p.logs.String(), "leader election lost") {
-		t.Errorf("an end in order is logged as the loss of the lease:\n%s", p.logs)
+		t.Errorf("an orderly shutdown is logged as a lost Lease:\n%s", p.logs)
 	}
 	noGoroutinesLeft(t)
 }
 
-func TestAStartThatWaitsCanBeStopped(t *testing.T) {
+func TestAWaitingProcessCanBeStopped(t *testing.T) {
 	c := testConfig(t)
 	stopAPIServer(t, planes.control)
 	p := start(t, c, testOptions(), func(*Process) error {
-		t.Error("set up without a control cluster")
+		t.Error("the setup function was called without a control cluster")
 		return nil
 	})
 	p.probeReports("/readyz", http.StatusServiceUnavailable, "waiting")
@@ -82,7 +82,7 @@ func TestAStartThatWaitsCanBeStopped(t *testing.T) {
 }
 
 // Rule: start-waits-for-control-cluster.
-func TestStartWaitsForTheKindsThatItNeedsAndNamesThem(t *testing.T) {
+func TestStartWaitsForRequiredKindsAndNamesThem(t *testing.T) {
 	widget := schema.GroupVersionKind{Group: "test.machinist.dev", Version: "v1", Kind: "Widget"}
 	o := testOptions()
 	o.Required = []schema.GroupVersionKind{v1beta1.GroupVersion.WithKind("Machine"), widget}
@@ -121,6 +121,7 @@ func TestStartWaitsForTheKindsThatItNeedsAndNamesThem(t *testing.T) {
 	p.elected()
 }
 
+// mustCome waits for a request with the name.
 func mustCome(t *testing.T, events <-chan reconcile.Request, name string) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -131,15 +132,15 @@ func mustCome(t *testing.T, events <-chan reconcile.Request, name string) {
 				return
 			}
 		case <-deadline:
-			t.Fatalf("no event of %s came", name)
+			t.Fatalf("there was no event of %s", name)
 		}
 	}
 }
 
-func TestTheChecksThatFailedAreNamed(t *testing.T) {
+func TestFailedChecks(t *testing.T) {
 	for answer, want := range map[string]string{
 		"[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/x failed\nreadyz check failed": "etcd, poststarthook/x",
-		"<html>bad gateway</html>": "it does not say why",
+		"<html>bad gateway</html>": "the answer names no failed check",
 	} {
 		if got := failedChecks(answer); got != want {
 			t.Errorf("failedChecks(%q) = %q, want %q", answer, got, want)
@@ -148,28 +149,28 @@ func TestTheChecksThatFailedAreNamed(t *testing.T) {
 }
 
 // Rule: start-waits-for-control-cluster.
-func TestAMissingTargetDelaysNothingAndIsUsedWhenItComes(t *testing.T) {
+func TestAnUnreachableTargetDelaysNothingAndIsUsedOnceReachable(t *testing.T) {
 	c := testConfig(t)
 	c.TargetKubeconfig = planes.target.Kubeconfig()
 	stopAPIServer(t, planes.target)
 
 	classes, nodes := make(chan reconcile.Request, 100), make(chan reconcile.Request, 100)
-	p := start(t, c, testOptions(), func(op *Process) error {
+	p := start(t, c, testOptions(), func(p *Process) error {
 		forward := func(to chan<- reconcile.Request) reconcile.Func {
 			return func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
 				to <- r
 				return reconcile.Result{}, nil
 			}
 		}
-		// The first controller has both kinds of sources, as the one for Machines does.
-		err := builder.ControllerManagedBy(op.Manager()).Named("classes").For(&v1beta1.MachineClass{}).
-			WatchesRawSource(Events(op.Target(), &corev1.Node{}, handler.TypedFuncs[*corev1.Node, reconcile.Request]{})).
+		// The first controller has sources in both clusters, as the controller of Machines does.
+		err := builder.ControllerManagedBy(p.Manager()).Named("classes").For(&v1beta1.MachineClass{}).
+			WatchesRawSource(Events(p.Target(), &corev1.Node{}, handler.TypedFuncs[*corev1.Node, reconcile.Request]{})).
 			Complete(forward(classes))
 		if err != nil {
 			return err
 		}
-		return builder.ControllerManagedBy(op.Manager()).Named("nodes").
-			WatchesRawSource(Events(op.Target(), &corev1.Node{}, &handler.TypedEnqueueRequestForObject[*corev1.Node]{})).
+		return builder.ControllerManagedBy(p.Manager()).Named("nodes").
+			WatchesRawSource(Events(p.Target(), &corev1.Node{}, &handler.TypedEnqueueRequestForObject[*corev1.Node]{})).
 			Complete(forward(nodes))
 	})
 	p.elected()
@@ -181,7 +182,7 @@ func TestAMissingTargetDelaysNothingAndIsUsedWhenItComes(t *testing.T) {
 	p.probeReports("/readyz", http.StatusOK, "target: not reachable")
 	node := &corev1.Node{}
 	if err := p.Target().Client.Get(t.Context(), types.NamespacedName{Name: "late"}, node); !errors.Is(err, ErrNotSynced) {
-		t.Errorf("read of a target that is unreachable: %v, want ErrNotSynced", err)
+		t.Errorf("read from an unreachable target: %v, want ErrNotSynced", err)
 	}
 
 	startAPIServer(t, planes.target)
@@ -201,7 +202,7 @@ func TestAMissingTargetDelaysNothingAndIsUsedWhenItComes(t *testing.T) {
 	noGoroutinesLeft(t)
 }
 
-func TestAProcessWithAMissingTargetCanBeStopped(t *testing.T) {
+func TestAProcessWithAnUnreachableTargetCanBeStopped(t *testing.T) {
 	c := testConfig(t)
 	c.TargetKubeconfig = planes.target.Kubeconfig()
 	stopAPIServer(t, planes.target)

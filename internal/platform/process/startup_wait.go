@@ -13,55 +13,56 @@ import (
 )
 
 const (
-	// waitPeriod is the time between two checks for what is missing at start.
+	// waitPeriod is the time between two checks for a condition of the start.
 	waitPeriod = time.Second
 	// fillPeriod is the time between two checks whether a cache is filled.
 	fillPeriod = 50 * time.Millisecond
-	// waitSilence is how long nothing is said, at the start because what is missing mostly comes at once, and then because
-	// the words of an error may change from one check to the next.
+	// waitSilence is how long a new cause is not logged. At the start, most conditions are met within that time. Later,
+	// the text of an error may change from one check to the next.
 	waitSilence = 3 * time.Second
-	// waitReminder is how often something is said to be missing that was said to be missing before.
+	// waitReminder is how often an unchanged cause is logged again.
 	waitReminder = 15 * time.Second
-	// waitRequest bounds a check, so that a request that hangs is not waited for silently.
+	// waitRequest is how long one check may take, so that a request that hangs is reported.
 	waitRequest = 5 * time.Second
 )
 
-// await looks until nothing is missing or ctx ends; meanwhile /readyz says what the process waits for. There is no
-// other end: an error would have the process restarted, and it would wait again.
-func (o *Process) await(ctx context.Context, what string, period time.Duration,
+// await waits until missing returns no error or ctx ends. Meanwhile, /readyz shows what the process waits for. There is
+// no timeout: a process that failed would be restarted, and would wait again.
+func (p *Process) await(ctx context.Context, what string, period time.Duration,
 	missing func(context.Context) error) error {
-	o.waitingFor.Store(&what)
-	return o.awaitQuietly(ctx, what, period, missing)
+	p.waitingFor.Store(&what)
+	return p.awaitQuietly(ctx, what, period, missing)
 }
 
-// awaitQuietly looks until nothing is missing or ctx ends. What is missing is logged when it changes, and now and then.
-func (o *Process) awaitQuietly(ctx context.Context, what string, period time.Duration,
+// awaitQuietly waits until missing returns no error or ctx ends. It logs the error when it changes, and repeats it
+// every waitReminder.
+func (p *Process) awaitQuietly(ctx context.Context, what string, period time.Duration,
 	missing func(context.Context) error) error {
-	timer := o.clock.NewTimer(period)
+	timer := p.clock.NewTimer(period)
 	defer timer.Stop()
-	start := o.clock.Now()
-	said, reportedAt := "", start
+	start := p.clock.Now()
+	reported, reportedAt := "", start
 	for {
 		limited, cancel := context.WithTimeout(ctx, waitRequest)
 		err := missing(limited)
 		cancel()
-		now := o.clock.Now()
+		now := p.clock.Now()
 		switch {
 		case err == nil:
-			if said != "" {
-				o.log.Info("Waited", "for", what, "time", now.Sub(start).Round(time.Millisecond).String())
+			if reported != "" {
+				p.log.Info("Finished waiting", "for", what, "time", now.Sub(start).Round(time.Millisecond).String())
 			}
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
 		due := reportedAt.Add(waitReminder)
-		if err.Error() != said {
+		if err.Error() != reported {
 			due = reportedAt.Add(waitSilence)
 		}
 		if !now.Before(due) {
-			said, reportedAt = err.Error(), now
-			o.log.Info("Waiting", "for", what, "cause", said)
+			reported, reportedAt = err.Error(), now
+			p.log.Info("Waiting", "for", what, "cause", reported)
 		}
 		select {
 		case <-timer.C():
@@ -73,12 +74,12 @@ func (o *Process) awaitQuietly(ctx context.Context, what string, period time.Dur
 }
 
 // missingKinds returns an error that names the required kinds that the control cluster does not serve.
-func (o *Process) missingKinds(ctx context.Context) error {
-	required := o.options.Required
+func (p *Process) missingKinds(ctx context.Context) error {
+	required := p.options.Required
 	if required == nil {
-		required = slices.Collect(maps.Keys(o.control.kinds.declared))
+		required = slices.Collect(maps.Keys(p.control.kinds.declared))
 	}
-	return o.control.missingKinds(ctx, required)
+	return p.control.missingKinds(ctx, required)
 }
 
 // missingKinds returns an error that names the kinds that the cluster does not serve.
@@ -92,7 +93,7 @@ func (c *Cluster) missingKinds(ctx context.Context, required []schema.GroupVersi
 		served := map[string]bool{}
 		list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, version.String())
 		if err != nil && !errors.IsNotFound(err) {
-			return fmt.Errorf("look for the kinds of %s: %w", version, err)
+			return fmt.Errorf("list the kinds of %s: %w", version, err)
 		}
 		if err == nil {
 			for _, resource := range list.APIResources {

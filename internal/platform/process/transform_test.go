@@ -41,7 +41,7 @@ func testNode(heartbeat time.Time) *corev1.Node {
 }
 
 // Rule: heartbeats-not-cached.
-func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
+func TestAHeartbeatDoesNotChangeTheCachedNode(t *testing.T) {
 	first, err := TransformNode(testNode(time.Unix(100, 0)))
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
 	}
 }
 
-func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
+func TestMachinesOfASetShareEqualFields(t *testing.T) {
 	decoded := func() *v1beta1.Machine {
 		const text = `{"metadata":{"namespace":"ns","name":"m","managedFields":[{"manager":"x"}],"labels":{"pool":"a"},"annotations":{"note":"own","machinist.dev/last-applied-template":"{}"},
 			"finalizers":["f"],"ownerReferences":[
@@ -89,7 +89,7 @@ func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
 	}
 	same := func(what, a, b string) {
 		if unsafe.StringData(a) != unsafe.StringData(b) {
-			t.Errorf("each machine has its own %s", what)
+			t.Errorf("the machines have separate copies of the %s", what)
 		}
 	}
 	same("label", one.Labels["pool"], loose.Labels["pool"])
@@ -103,21 +103,21 @@ func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
 		}
 	}
 	if got := shared(one, another); slices.Contains(got, false) {
-		t.Errorf("two machines of a set share labels, labels for the node, owners: %t", got)
+		t.Errorf("two machines of a set share labels, node labels, owners: %t", got)
 	}
 	if got := []string{odd.Labels["pool"], odd.Spec.Node.Labels["zone"], odd.OwnerReferences[0].Name}; !slices.Equal(got,
 		[]string{"c", "d", "renamed"}) {
-		t.Errorf("a machine that is not like the others of its set has %q", got)
+		t.Errorf("a machine that differs from the others of its set has %q", got)
 	}
 	if got := shared(one, loose); slices.Contains(got, true) {
-		t.Errorf("a machine of no set shares labels, labels for the node, owners: %t", got)
+		t.Errorf("a machine without a set shares labels, node labels, owners: %t", got)
 	}
 	same("reason", one.Status.Conditions[0].Reason, another.Status.Conditions[0].Reason)
 	same("class", one.Spec.ClassRef.Name, another.Spec.ClassRef.Name)
 }
 
 // Rule: secrets-cached-as-metadata.
-func TestMetadataLosesWhatMayCarryASecret(t *testing.T) {
+func TestTransformMetadataDropsAnnotationsAndManagedFields(t *testing.T) {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: "s", Labels: map[string]string{"a": "b"},
 		Annotations:   map[string]string{corev1.LastAppliedConfigAnnotation: "data"},
@@ -133,7 +133,7 @@ func TestMetadataLosesWhatMayCarryASecret(t *testing.T) {
 	}
 }
 
-func TestTransformsLeaveTombstonesAlone(t *testing.T) {
+func TestTransformsDoNotChangeTombstones(t *testing.T) {
 	tombstone := cache.DeletedFinalStateUnknown{Key: "ns/name"}
 	for name, transform := range map[string]cache.TransformFunc{"default": Transform, "node": TransformNode,
 		"metadata": TransformMetadata} {

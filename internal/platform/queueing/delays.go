@@ -2,6 +2,6 @@ package queueing
 
 import "time"
 
-// ConflictDelay is after how long a controller tries again if another writer was first. The other write triggers a
-// pass, too, unless it is one that the controller does not watch.
+// ConflictDelay is the time after which a controller tries again because its write conflicted with another one. Usually
+// the other write triggers a pass earlier, unless the controller does not watch for it.
 const ConflictDelay = time.Second

@@ -8,40 +8,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Slots bound how many operations on objects are under way at a time, such as creations at the cloud. No worker is
-// blocked: an object without a slot waits in a queue, and is enqueued at its controller when it can have one.
+// Slots limit how many operations on objects run at the same time, such as creations in the cloud. They do not block
+// workers: an object without a slot waits in a queue, and its controller gets it again when it can have a slot.
 //
-// A slot, or a position in the queue, belongs to an object until it is released. Whoever has no use for it any more
-// releases it, also after an error, so that no slot is lost by an object that does not come back.
+// A slot, or a position in the queue, belongs to an object until it is released. A controller must release it when the
+// object no longer needs it, even after an error. Otherwise the slot is lost.
 type Slots struct {
 	pool *pool
-	// controller is the index in pool.triggers of the controller whose objects these are.
+	// controller is the index in pool.triggers of the controller that owns the objects.
 	controller int
 }
 
-// pool is what the controllers share that share a limit.
+// pool is the common state of the controllers that share a limit.
 type pool struct {
 	limit int
 
 	mu       sync.Mutex
 	triggers []*Trigger
 	acquired map[operation]bool
-	// waiting is in the order of arrival. The first of them, as many as slots are free, have been enqueued.
+	// waiting contains the waiting operations in the order of arrival. As many of the first ones as there are free slots
+	// have been enqueued.
 	waiting []operation
 }
 
-// operation is that of one controller on one object.
+// operation is the operation of one controller on one object.
 type operation struct {
 	controller int
 	object     types.NamespacedName
 }
 
-// NewSlots returns that many slots, at least one.
+// NewSlots returns limit slots, but at least one.
 func NewSlots(limit int) *Slots {
 	return &Slots{pool: &pool{limit: max(limit, 1), triggers: []*Trigger{{}}, acquired: map[operation]bool{}}}
 }
 
-// Share returns the same slots for the objects of another controller. It must be called before any slot is acquired.
+// Share returns the same slots for the objects of another controller. Call it before any slot is acquired.
 func (s *Slots) Share() *Slots {
 	s.pool.triggers = append(s.pool.triggers, &Trigger{})
 	return &Slots{pool: s.pool, controller: len(s.pool.triggers) - 1}
@@ -50,12 +51,12 @@ func (s *Slots) Share() *Slots {
 // Limit returns the number of slots.
 func (s *Slots) Limit() int { return s.pool.limit }
 
-// Acquire gives an object a slot, unless the free ones belong to objects that came first. An object that has one keeps
-// it.
+// Acquire gives an object a slot, unless the free slots belong to objects that arrived earlier. An object keeps the
+// slot that it already has.
 func (s *Slots) Acquire(object types.NamespacedName) bool { return s.AcquireBeyond(object, 0) }
 
-// AcquireBeyond is like Acquire, but as if there were that many slots more. Nobody is enqueued when their number
-// changes.
+// AcquireBeyond is like Acquire, but as if there were more additional slots. No object is enqueued when the number of
+// additional slots changes.
 func (s *Slots) AcquireBeyond(object types.NamespacedName, more int) bool {
 	p, o := s.pool, operation{s.controller, object}
 	p.mu.Lock()
@@ -76,7 +77,7 @@ func (s *Slots) AcquireBeyond(object types.NamespacedName, more int) bool {
 	return true
 }
 
-// Occupy counts an operation that another process began, whether or not there is a slot for it.
+// Occupy gives an object a slot for an operation that another process began, even if no slot is free.
 func (s *Slots) Occupy(object types.NamespacedName) {
 	p, o := s.pool, operation{s.controller, object}
 	p.mu.Lock()
@@ -85,7 +86,7 @@ func (s *Slots) Occupy(object types.NamespacedName) {
 	p.waiting = slices.DeleteFunc(p.waiting, func(w operation) bool { return w == o })
 }
 
-// Release gives up an object's slot, or its position in the queue, if it has one.
+// Release gives up an object's slot or its position in the queue, if it has one.
 func (s *Slots) Release(object types.NamespacedName) {
 	p, o := s.pool, operation{s.controller, object}
 	p.mu.Lock()
@@ -98,8 +99,8 @@ func (s *Slots) Release(object types.NamespacedName) {
 	p.withdraw(o)
 }
 
-// Withdraw gives up an object's position in the queue, if it has one. A slot that it has stays its own: the operation
-// is still under way.
+// Withdraw gives up an object's position in the queue, if it has one. The object keeps a slot, because its operation is
+// still running.
 func (s *Slots) Withdraw(object types.NamespacedName) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -119,5 +120,5 @@ func (p *pool) enqueueNext() {
 	}
 }
 
-// Source enqueues the objects that can have a slot now.
+// Source returns the source that enqueues objects when they can have a slot.
 func (s *Slots) Source() source.Source { return s.pool.triggers[s.controller].Source() }

@@ -10,21 +10,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// hall is slots with the queue of a controller.
-type hall struct {
+// controllerSlots are slots together with the queue of a controller.
+type controllerSlots struct {
 	*Slots
 	t     *testing.T
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-func newHall(t *testing.T, limit int) *hall {
+func newSlots(t *testing.T, limit int) *controllerSlots {
 	t.Helper()
-	return startHall(t, NewSlots(limit))
+	return withQueue(t, NewSlots(limit))
 }
 
-func startHall(t *testing.T, slots *Slots) *hall {
+func withQueue(t *testing.T, slots *Slots) *controllerSlots {
 	t.Helper()
-	h := &hall{slots, t,
+	h := &controllerSlots{slots, t,
 		workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
 	t.Cleanup(h.queue.ShutDown)
 	if err := h.Source().Start(t.Context(), h.queue); err != nil {
@@ -34,7 +34,7 @@ func startHall(t *testing.T, slots *Slots) *hall {
 }
 
 // enqueued returns the objects in the queue.
-func (h *hall) enqueued() (names []string) {
+func (h *controllerSlots) enqueued() (names []string) {
 	for h.queue.Len() > 0 {
 		request, _ := h.queue.Get()
 		h.queue.Done(request)
@@ -43,14 +43,14 @@ func (h *hall) enqueued() (names []string) {
 	return names
 }
 
-func (h *hall) wantAcquired(name string, want bool) {
+func (h *controllerSlots) wantAcquired(name string, want bool) {
 	h.t.Helper()
 	if got := h.Acquire(key(name)); got != want {
 		h.t.Errorf("Acquire(%s) = %v", name, got)
 	}
 }
 
-func (h *hall) wantEnqueued(want ...string) {
+func (h *controllerSlots) wantEnqueued(want ...string) {
 	h.t.Helper()
 	if got := h.enqueued(); !slices.Equal(got, want) {
 		h.t.Errorf("enqueued: %v, want %v", got, want)
@@ -59,35 +59,36 @@ func (h *hall) wantEnqueued(want ...string) {
 
 // Rule: creations-in-flight-limited.
 func TestSlotsAreFirstComeFirstServed(t *testing.T) {
-	h := newHall(t, 2)
+	h := newSlots(t, 2)
 	h.wantAcquired("a", true)
 	h.wantAcquired("b", true)
-	h.wantAcquired("a", true) // It has one.
+	h.wantAcquired("a", true) // It already has a slot.
 	for _, late := range []string{"c", "d", "e"} {
 		h.wantAcquired(late, false)
 	}
 	h.wantEnqueued()
 	h.Release(key("a"))
 	h.wantEnqueued("c")
-	h.wantAcquired("d", false) // The slot is free, and not for it.
+	h.wantAcquired("d", false) // The free slot belongs to c.
 	h.wantAcquired("f", false)
 	h.wantAcquired("c", true)
-	h.Release(key("d")) // Gone while it waited.
+	h.Release(key("d")) // It was deleted while it waited.
 	h.wantEnqueued()
 	h.Release(key("b"))
 	h.wantEnqueued("e")
-	h.Release(key("e")) // It came, and has no use for the slot any more.
+	h.Release(key("e")) // It no longer needs the slot.
 	h.wantEnqueued("f")
 	h.wantAcquired("f", true)
-	h.Release(key("nobody"))
+	h.Release(key("unknown"))
 	h.wantEnqueued()
 }
 
-// A process that starts finds creations under way that it did not begin. No other begins until they are few enough.
+// A process that starts finds operations that another process began. It begins no further ones until there are fewer
+// than the limit.
 //
 // Rule: creations-in-flight-limited.
-func TestCreationsOfAnotherProcessTakeSlotsToo(t *testing.T) {
-	h := newHall(t, 1)
+func TestOperationsOfAnotherProcessOccupySlots(t *testing.T) {
+	h := newSlots(t, 1)
 	h.wantAcquired("a", true)
 	h.wantAcquired("b", false)
 	h.Occupy(key("b"))
@@ -101,14 +102,14 @@ func TestCreationsOfAnotherProcessTakeSlotsToo(t *testing.T) {
 	h.wantEnqueued("d")
 }
 
-// Whatever machines do, no more than the limit have slots, nobody is forgotten who waits, and all get their turn.
+// Whatever the objects do, no more than the limit have slots, and every waiting object gets its turn.
 //
 // Rule: creations-in-flight-limited.
-func TestEveryMachineGetsAPlaceInTheEnd(t *testing.T) {
+func TestEveryObjectGetsASlotEventually(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		limit := 1 + random.IntN(4)
-		h := newHall(t, limit)
+		h := newSlots(t, limit)
 		var holding, awake []string
 		for i := range 30 {
 			awake = append(awake, fmt.Sprint(i))
@@ -120,7 +121,7 @@ func TestEveryMachineGetsAPlaceInTheEnd(t *testing.T) {
 				name := awake[0]
 				awake = awake[1:]
 				switch {
-				case random.IntN(10) == 0: // It fails before it asks, and comes again.
+				case random.IntN(10) == 0: // The pass fails before it needs a slot, and is repeated.
 					h.Release(key(name))
 					awake = append(awake, name)
 				case h.Acquire(key(name)):
@@ -138,23 +139,23 @@ func TestEveryMachineGetsAPlaceInTheEnd(t *testing.T) {
 				}
 			}
 			if len(holding) > limit {
-				t.Fatalf("seed %d: %d have slots, the limit is %d", seed, len(holding), limit)
+				t.Fatalf("seed %d: %d objects have slots, the limit is %d", seed, len(holding), limit)
 			}
 		}
 		if done != 30 {
-			t.Fatalf("seed %d: %d of 30 had a slot, %d wait", seed, done, len(h.pool.waiting))
+			t.Fatalf("seed %d: only %d of 30 objects got a slot, %d wait", seed, done, len(h.pool.waiting))
 		}
 	}
 }
 
-// Controllers that share slots share their number and the order of arrival, and each gets its own objects back.
+// Controllers that share slots share the limit and the order of arrival, and each gets its own objects.
 //
 // Rule: drains-have-own-workers.
 func TestSharedSlots(t *testing.T) {
-	machines := newHall(t, 1)
-	orphans := startHall(t, machines.Share())
+	machines := newSlots(t, 1)
+	orphans := withQueue(t, machines.Share())
 	machines.wantAcquired("a", true)
-	orphans.wantAcquired("a", false) // Another controller's object of the same name.
+	orphans.wantAcquired("a", false) // An object of another controller with the same name.
 	machines.wantAcquired("b", false)
 	machines.Release(key("a"))
 	orphans.wantEnqueued("a")
@@ -166,25 +167,25 @@ func TestSharedSlots(t *testing.T) {
 	orphans.wantEnqueued()
 }
 
-// Operations that hang do not count, so that more may begin than there are slots.
+// Operations that hang do not count, so more operations may begin than there are slots.
 //
 // Rule: hanging-evictions-isolated.
 func TestMoreOperationsThanSlots(t *testing.T) {
-	h := newHall(t, 1)
+	h := newSlots(t, 1)
 	h.wantAcquired("a", true)
 	h.wantAcquired("b", false)
 	if !h.AcquireBeyond(key("b"), 1) {
-		t.Error("b has to wait although the operation on a hangs")
+		t.Error("AcquireBeyond(b) = false although the operation on a hangs")
 	}
 	h.wantAcquired("c", false)
 	h.Release(key("a"))
-	h.wantEnqueued() // One is still under way, and there is one slot.
+	h.wantEnqueued() // The operation on b occupies the only slot.
 	h.Release(key("b"))
 	h.wantEnqueued("c")
 }
 
 func TestWithdrawKeepsTheSlot(t *testing.T) {
-	h := newHall(t, 1)
+	h := newSlots(t, 1)
 	h.wantAcquired("a", true)
 	for _, late := range []string{"b", "c"} {
 		h.wantAcquired(late, false)
@@ -192,14 +193,14 @@ func TestWithdrawKeepsTheSlot(t *testing.T) {
 	h.Withdraw(key("a"))
 	h.wantEnqueued()
 	h.Withdraw(key("b"))
-	h.wantEnqueued() // The slot is not free.
+	h.wantEnqueued() // No slot is free.
 	h.Release(key("a"))
 	h.wantEnqueued("c")
 }
 
 func TestThereIsAtLeastOneSlot(t *testing.T) {
 	for _, limit := range []int{-1, 0, 1} {
-		h := newHall(t, limit)
+		h := newSlots(t, limit)
 		h.wantAcquired("a", true)
 		h.wantAcquired("b", false)
 	}

@@ -12,19 +12,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Spacing is the time between two passes that events of many objects trigger. A pass goes through all of them: without
-// time in between, the cost of objects that come up at once would grow with the square of their number.
+// Spacing is the time between two passes that events of many objects trigger, if each pass visits all of the objects.
+// Without this time, the cost of creating many objects at once would grow with the square of their number.
 type Spacing struct {
-	// PerObject is the time for each object that a pass goes through, Max the longest time. Of more objects than many,
-	// the time for each grows with their number.
+	// PerObject is the time for each visited object. Max is the longest time for a pass. Above many objects, the time for
+	// each object grows with their number.
 	PerObject, Max time.Duration
 }
 
-// many is up to how many objects each costs a pass about the same. More of them do not stay in the processor's own
-// cache between two passes: at 3,000 each takes three to four times as long as at 100.
+// many is the number of objects up to which the cost of each is about constant. More objects do not stay in the
+// processor's cache between two passes: at 3,000, each takes three to four times as long as at 100.
 const many = 1000
 
-// For returns the time for a pass that goes through that many objects.
+// For returns the time for a pass that visits the number of objects.
 func (s Spacing) For(objects int) time.Duration {
 	d := time.Duration(objects) * s.PerObject
 	if objects > many {
@@ -33,7 +33,8 @@ func (s Spacing) For(objects int) time.Duration {
 	return min(d, s.Max)
 }
 
-// After enqueues what an event affects, each request after its time. Of two times for one request the earlier counts.
+// After returns a handler that enqueues the requests that an event affects, each after its delay. If a request has two
+// delays, the earlier time counts.
 func After(affected func(context.Context, client.Object) []reconcile.Request,
 	after func(reconcile.Request) time.Duration) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -41,7 +42,7 @@ func After(affected func(context.Context, client.Object) []reconcile.Request,
 		var all []reconcile.Request
 		for _, o := range objects {
 			for _, request := range affected(ctx, o) {
-				if !slices.Contains(all, request) { // As a rule, an object before and after a change affects the same.
+				if !slices.Contains(all, request) { // Usually the old and the new object affect the same requests.
 					all = append(all, request)
 					q.AddAfter(request, after(request))
 				}

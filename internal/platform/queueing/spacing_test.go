@@ -23,7 +23,7 @@ func TestSpacingGrowsUpToItsLimit(t *testing.T) {
 	}
 }
 
-// delayed keeps what is added, and after which time.
+// delayed records the requests that are added, with their delays.
 type delayed struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added []string
@@ -33,7 +33,7 @@ func (d *delayed) AddAfter(request reconcile.Request, after time.Duration) {
 	d.added = append(d.added, fmt.Sprint(request.Name, " ", after))
 }
 
-func TestAfterEnqueuesWhatAnEventAffectsOnce(t *testing.T) {
+func TestAfterEnqueuesEachAffectedRequestOnce(t *testing.T) {
 	labelled := func(set string) client.Object {
 		pod := &corev1.Pod{}
 		pod.Labels = map[string]string{"set": set}
@@ -53,7 +53,7 @@ func TestAfterEnqueuesWhatAnEventAffectsOnce(t *testing.T) {
 		"changed": {func(q *delayed) {
 			handler.Update(t.Context(), event.UpdateEvent{ObjectOld: labelled("a"), ObjectNew: labelled("a")}, q)
 		}, "[a 1s all 3s]"},
-		"goes over to another": {func(q *delayed) {
+		"moved to another set": {func(q *delayed) {
 			handler.Update(t.Context(), event.UpdateEvent{ObjectOld: labelled("a"), ObjectNew: labelled("bb")}, q)
 		}, "[a 1s all 3s bb 2s]"},
 	} {

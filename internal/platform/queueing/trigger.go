@@ -1,4 +1,4 @@
-// Package queueing lets code within a process put objects into the queue of a controller.
+// Package queueing adds objects to the queue of a controller from within the process.
 package queueing
 
 import (
@@ -14,15 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Trigger puts objects into the queue of the controller that watches its Source. It never blocks. What is enqueued
-// before that controller starts is kept for it. The zero value is ready to use.
+// Trigger adds objects to the queue of the controller that watches its Source. It never blocks. Objects that are
+// enqueued before the controller starts are kept for it. The zero value is ready to use.
 type Trigger struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	early map[reconcile.Request]bool
 }
 
-// Enqueue has the controller reconcile an object. It may be called at any time.
+// Enqueue makes the controller reconcile an object. It may be called at any time.
 func (t *Trigger) Enqueue(object types.NamespacedName) {
 	request := reconcile.Request{NamespacedName: object}
 	t.mu.Lock()
@@ -37,7 +37,7 @@ func (t *Trigger) Enqueue(object types.NamespacedName) {
 	t.early[request] = true
 }
 
-// Source connects the trigger with the queue of the controller that watches it.
+// Source returns the source that connects the trigger with the queue of a controller.
 func (t *Trigger) Source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		t.mu.Lock()

@@ -17,7 +17,7 @@ type queue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// newQueue starts a trigger with a queue.
+// newQueue connects a trigger with a new queue.
 func newQueue(t *testing.T, trigger *Trigger) queue {
 	t.Helper()
 	q := queue{workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
@@ -37,7 +37,7 @@ func (q queue) take() (names []string) {
 	return names
 }
 
-func TestWhatIsEnqueuedBeforeTheStartIsKept(t *testing.T) {
+func TestObjectsEnqueuedBeforeTheStartAreKept(t *testing.T) {
 	var trigger Trigger
 	for _, name := range []string{"m2", "m1", "m2"} {
 		trigger.Enqueue(key(name))

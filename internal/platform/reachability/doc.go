@@ -1,5 +1,6 @@
-// Package reachability knows whether the API servers answer, so that an outage is not taken for the death of machines.
+// Package reachability detects whether the API servers answer, so that an outage is not mistaken for the failure of
+// machines.
 //
-// Each process looks for itself: State is the judgement of one API server, made from what was seen of it and nothing
-// else, and Watch checks both clusters and tells the controllers what follows from it.
+// Each process checks the API servers itself. State is what a process concludes about one API server from its own
+// checks. Watch checks both clusters and tells the controllers what follows.
 package reachability

@@ -6,50 +6,49 @@ import (
 )
 
 const (
-	// failuresUntilUnreachable is how many looks in a row must fail until a cluster counts as unreachable: one request
-	// may be lost.
+	// failuresUntilUnreachable is how many checks in a row must fail until a cluster counts as unreachable. A single
+	// request may be lost.
 	failuresUntilUnreachable = 2
-	// maxOutages is how many outages are remembered. Whoever has to know of one learns of it when it ends.
+	// maxOutages is how many past outages are kept. Users of an outage read it soon after it has ended.
 	maxOutages = 32
 )
 
-// Outage is a time in which an API server did not answer: from when it was last seen to answer until it did again and
-// this process had caught up with it.
+// Outage is a time during which an API server did not answer: from its last answer until it answered again and this
+// process had caught up with it.
 type Outage struct{ From, To time.Time }
 
-// State is what is known of an API server.
+// State is what is known about an API server.
 type State struct {
-	// Unreachable says that it counts as unreachable: it failed two checks in a row and none succeeded since, or was
-	// never seen.
+	// Unreachable means that the API server counts as unreachable: it failed two checks in a row and has not answered
+	// since, or it has never answered.
 	Unreachable bool
-	// Since is since when that is so. An absence begins with the first check that failed, a presence with the end of the
-	// first that succeeded.
+	// Since is when Unreachable last changed. An outage begins with the start of the first failed check. It ends with the
+	// end of the first successful check.
 	Since time.Time
-	// Refused says of one that is unreachable that it did answer, with a rejection of this process's credentials. It
-	// stays so for as long as the cluster is unreachable: of several servers at one address each may fail in another
-	// way.
+	// Refused means that an unreachable API server did answer, but rejected the credentials of this process. It remains
+	// set while the API server counts as unreachable, because several servers at one address may fail in different ways.
 	Refused bool
-	// Epoch counts how often Unreachable has changed. What was reckoned in one epoch may be wrong in the next.
+	// Epoch counts how often Unreachable has changed. A result that was computed in one epoch may be wrong in the next.
 	Epoch uint64
-	// Past are the outages that are over, the oldest first; only the last few are kept.
+	// Past contains the outages that have ended, the oldest first. Only the last maxOutages are kept.
 	Past []Outage
 
-	seen     time.Time // when it last answered or, before it ever did, when it was first looked for
-	failing  time.Time // when the first of the looks that failed in a row was begun
-	failures int       // in a row
+	seen     time.Time // time of the last answer, or of the first check if there was no answer yet
+	failing  time.Time // start of the first of the latest failed checks in a row
+	failures int       // failed checks in a row
 }
 
-// Unknown is the state of an API server before it is checked for the first time. It counts as unreachable.
+// Unknown returns the state of an API server before its first check. It counts as unreachable.
 func Unknown(now time.Time) State { return State{Unreachable: true, Since: now, seen: now} }
 
-// Known reports whether there was any check it.
+// Known reports whether the API server was checked at least once.
 func (s State) Known() bool { return !s.Unreachable || s.failures > 0 }
 
 // Failing reports whether the last check failed.
 func (s State) Failing() bool { return s.failures > 0 }
 
-// Observe returns the state after a check that was begun at sent and was over at now. An outage that is over is
-// reckoned from the look before it, so that none of it is missed: it began at any time since then.
+// Observe returns the state after a check that began at sent and ended at now. An outage counts from the last
+// successful check before it, because it may have begun at any time after that.
 func (s State) Observe(sent, now time.Time, ok bool) State {
 	if !ok {
 		if s.failures++; s.failures == 1 {
@@ -72,18 +71,18 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 	return s
 }
 
-// ObserveRefusedCredentials is Observe of a check that was answered with a rejection of this process's credentials:
-// it sees as little as one that nobody answered.
+// ObserveRefusedCredentials is Observe for a check that was rejected because of this process's credentials. For this
+// process, that is the same as no answer.
 func (s State) ObserveRefusedCredentials(sent, now time.Time) State {
 	s = s.Observe(sent, now, false)
 	s.Refused = true
 	return s
 }
 
-// ExcludeOutages returns how a clock that does not advance in outages is set: began, when something began that is
-// given a certain time, is moved on by what of the outages fell into it. counted is until when outages are in began
-// already; it is returned anew, and began differs only if it does. Outages are widened to whole seconds, in which the
-// API keeps times.
+// ExcludeOutages moves the start of a clock so that the clock does not advance during outages. began is the start of
+// something that has a time limit. It is moved forward by the part of the outages that falls into the time since then.
+// counted is the end of the outages that began already includes; it is returned with its new value. began differs only
+// if counted does. Outages are extended to whole seconds, because the API stores times in whole seconds.
 func ExcludeOutages(past []Outage, began, counted time.Time) (newBegan, newCounted time.Time) {
 	for _, o := range past {
 		from, to := o.From.Truncate(time.Second), o.To.Add(time.Second-time.Nanosecond).Truncate(time.Second)
@@ -100,19 +99,21 @@ func ExcludeOutages(past []Outage, began, counted time.Time) (newBegan, newCount
 }
 
 const (
-	// durableFactor is how many times a timeout must have passed, by what is written down, until it does not matter any
-	// more that the leader has not seen all of that time.
+	// durableFactor is how many timeouts must have passed since a recorded start, so that the timeout is over although
+	// this leader did not observe all of that time.
 	durableFactor = 3
-	// termShare is the part of a timeout for which a process must have led before it goes by what is written down: after
-	// an outage that it does not know of, what was cut off needs a moment to be seen again.
+	// termShare determines how long a process must have led before it relies on a recorded start: for this part of a
+	// timeout. After an outage that the process did not observe, nodes need time to report again.
 	termShare = 10
 )
 
-// TimeLeft returns how much of a timeout is left, less than nothing when it is over. A clock that judges machines
-// runs from counted: not from before the process began to lead, since it does not know of the outages before that. A
-// leader that never lasts for a whole timeout would so judge nothing, ever. So the time since began counts as well,
-// which every leader finds written down, and from which the outages are left out that this process has seen: after
-// three timeouts by it the time is over, once the process has led for a tenth of one.
+// TimeLeft returns how much of a timeout is left. It is negative if the timeout is over.
+//
+// The clock of a timeout runs from counted, but not from before the process began to lead, because the process does not
+// know of earlier outages. So a leader that never leads for a whole timeout would never reach the end of one. For that
+// reason the time since began counts as well. began is recorded, so every leader finds it, and the outages that this
+// process observed are excluded from it. When three timeouts have passed since began, the timeout is over, once the
+// process has led for a tenth of a timeout.
 func TimeLeft(timeout time.Duration, began, counted, leading, now time.Time) time.Duration {
 	left := timeout - now.Sub(counted)
 	durable := durableFactor*timeout - now.Sub(began)

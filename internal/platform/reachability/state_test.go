@@ -12,7 +12,7 @@ func at(seconds float64) time.Time {
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// outages makes outages of pairs of seconds.
+// outages returns outages for pairs of seconds.
 func outages(seconds ...float64) []Outage {
 	var all []Outage
 	for pair := range slices.Chunk(seconds, 2) {
@@ -26,7 +26,7 @@ func equal(a, b []Outage) bool {
 }
 
 // Rule: reachability-by-two-probes.
-func TestAClusterIsJudgedByWhatIsSeenOfIt(t *testing.T) {
+func TestStateFollowsFromTheChecks(t *testing.T) {
 	type probe struct {
 		sent, over float64
 		ok         bool
@@ -40,20 +40,20 @@ func TestAClusterIsJudgedByWhatIsSeenOfIt(t *testing.T) {
 		epoch       uint64
 		past        []Outage
 	}{
-		{"nothing was seen yet", nil, true, false, at(0), 0, nil},
+		{"no check yet", nil, true, false, at(0), 0, nil},
 		{"it answers", []probe{{1, 2, true}}, false, true, at(2), 1, nil},
 		{"it answers again", []probe{{1, 2, true}, {60, 61, true}}, false, true, at(2), 1, nil},
-		{"it was never there", []probe{{1, 2, false}}, true, true, at(0), 0, nil},
-		{"it comes after the process", []probe{{1, 2, false}, {7, 8, true}}, false, true, at(8), 1, outages(0, 8)},
+		{"it never answered", []probe{{1, 2, false}}, true, true, at(0), 0, nil},
+		{"it answers after the process started", []probe{{1, 2, false}, {7, 8, true}}, false, true, at(8), 1, outages(0, 8)},
 		{"one check fails", []probe{{1, 2, true}, {60, 70, false}}, false, true, at(2), 1, nil},
-		{"one check fails now and then", []probe{{1, 2, true}, {60, 70, false}, {75, 76, true}, {130, 140, false}}, false,
+		{"single checks fail", []probe{{1, 2, true}, {60, 70, false}, {75, 76, true}, {130, 140, false}}, false,
 			true, at(2), 1, nil},
 		{"two fail in a row", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}}, true, true, at(60), 2, nil},
-		{"it stays away", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 95, false}}, true, true,
+		{"it remains unreachable", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 95, false}}, true, true,
 			at(60), 2, nil},
-		{"it comes back", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 91, true}}, false, true, at(91), 3,
+		{"it answers again after an outage", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 91, true}}, false, true, at(91), 3,
 			outages(1, 91)},
-		{"it goes again", []probe{{1, 2, false}, {5, 6, true}, {60, 60, false}, {61, 61, false}, {62, 62, true}}, false, true,
+		{"a second outage", []probe{{1, 2, false}, {5, 6, true}, {60, 60, false}, {61, 61, false}, {62, 62, true}}, false, true,
 			at(62), 3, outages(0, 6, 5, 62)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestAClusterIsJudgedByWhatIsSeenOfIt(t *testing.T) {
 				s = s.Observe(at(l.sent), at(l.over), l.ok)
 			}
 			if s.Unreachable != tc.unreachable || s.Known() != tc.known || !s.Since.Equal(tc.since) || s.Epoch != tc.epoch {
-				t.Errorf("away %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Unreachable, s.Known(), s.Since, s.Epoch,
+				t.Errorf("unreachable %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Unreachable, s.Known(), s.Since, s.Epoch,
 					tc.unreachable, tc.known, tc.since, tc.epoch)
 			}
 			if !equal(s.Past, tc.past) {
@@ -72,7 +72,7 @@ func TestAClusterIsJudgedByWhatIsSeenOfIt(t *testing.T) {
 	}
 }
 
-func TestAStateIsNotChangedByTheOneThatFollows(t *testing.T) {
+func TestObserveDoesNotChangeThePreviousState(t *testing.T) {
 	s := Unknown(start)
 	for i := range 3 * maxOutages {
 		before, past := s, slices.Clone(s.Past)
@@ -80,7 +80,7 @@ func TestAStateIsNotChangedByTheOneThatFollows(t *testing.T) {
 		s = s.Observe(moment, moment, false).Observe(moment, moment, false).Observe(moment.Add(time.Second),
 			moment.Add(time.Second), true)
 		if !equal(before.Past, past) {
-			t.Fatal("the state before has changed")
+			t.Fatal("Observe changed the previous state")
 		}
 	}
 	if n := len(s.Past); n != maxOutages {
@@ -89,26 +89,26 @@ func TestAStateIsNotChangedByTheOneThatFollows(t *testing.T) {
 }
 
 // Rule: outage-extends-drain.
-func TestAClockStandsStillInOutages(t *testing.T) {
+func TestAClockStopsDuringOutages(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
 		past               []Outage
 		began, counted     float64
 		newBegan, newCount float64
 	}{
-		{"there was none", nil, 100, 0, 100, 0},
-		{"it was over before", outages(10, 90), 100, 0, 100, 0},
-		{"it was over as it began", outages(10, 100), 100, 0, 100, 0},
-		{"all of it", outages(130, 190), 100, 0, 160, 190},
-		{"what is left of it", outages(80, 190), 100, 0, 190, 190},
-		{"two", outages(130, 140, 200, 250), 100, 0, 160, 250},
-		{"two that touch", outages(130, 140, 140, 150), 100, 0, 120, 150},
+		{"no outage", nil, 100, 0, 100, 0},
+		{"it ended before the clock began", outages(10, 90), 100, 0, 100, 0},
+		{"it ended when the clock began", outages(10, 100), 100, 0, 100, 0},
+		{"the whole outage counts", outages(130, 190), 100, 0, 160, 190},
+		{"the rest of the outage counts", outages(80, 190), 100, 0, 190, 190},
+		{"two outages", outages(130, 140, 200, 250), 100, 0, 160, 250},
+		{"two that adjoin", outages(130, 140, 140, 150), 100, 0, 120, 150},
 		{"two that overlap count once", outages(130, 145, 140, 150), 100, 0, 120, 150},
-		{"it was counted", outages(130, 190), 160, 190, 160, 190},
-		{"it was counted by another process that saw it end earlier", outages(128, 195), 160, 190, 165, 195},
+		{"it was already counted", outages(130, 190), 160, 190, 160, 190},
+		{"it was counted by another process for which it ended earlier", outages(128, 195), 160, 190, 165, 195},
 		{"one was counted, another was not", outages(130, 190, 200, 210), 160, 190, 170, 210},
 		{"parts of seconds", outages(130.4, 190.2), 100, 0, 161, 191},
-		{"parts of seconds, counted", outages(130.4, 190.2), 161, 191, 161, 191},
+		{"parts of seconds, already counted", outages(130.4, 190.2), 161, 191, 161, 191},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			began, counted := ExcludeOutages(tc.past, at(tc.began), at(tc.counted))
@@ -120,10 +120,11 @@ func TestAClockStandsStillInOutages(t *testing.T) {
 	}
 }
 
-// Whatever is seen: outages are in order, a clock only ever goes forward, never into the future, and not twice.
+// For any sequence of checks, outages are in order. A clock only moves forward and never into the future, and no outage
+// counts twice.
 //
 // Rule: outage-extends-drain.
-func FuzzWhateverIsSeen(f *testing.F) {
+func FuzzObserveAndExcludeOutages(f *testing.F) {
 	f.Add([]byte{1, 0, 3, 0, 5, 1, 7, 1}, uint16(3))
 	f.Add([]byte{0, 1, 0, 1, 0, 0, 0, 0, 0, 1}, uint16(0))
 	f.Fuzz(func(t *testing.T, probes []byte, began uint16) {
@@ -140,13 +141,13 @@ func FuzzWhateverIsSeen(f *testing.F) {
 			s = s.Observe(sent, now, ok)
 			switch {
 			case ok && s.Unreachable:
-				t.Fatal("away after it answered")
+				t.Fatal("unreachable after an answer")
 			case !before.Unreachable && s.Unreachable != (failed >= failuresUntilUnreachable):
-				t.Fatalf("away %t after %d failures", s.Unreachable, failed)
+				t.Fatalf("unreachable is %t after %d failures", s.Unreachable, failed)
 			case (before.Unreachable != s.Unreachable) != (before.Epoch != s.Epoch):
-				t.Fatal("the epoch does not say what changed")
+				t.Fatal("the epoch changed without the state, or the other way round")
 			case s.Since.After(now):
-				t.Fatal("since the future")
+				t.Fatal("Since is in the future")
 			}
 			for j, o := range s.Past {
 				if o.To.Before(o.From) || o.To.After(now) || j > 0 && o.To.Before(s.Past[j-1].To) {
@@ -154,11 +155,11 @@ func FuzzWhateverIsSeen(f *testing.F) {
 				}
 			}
 			if stamp.After(now) {
-				continue // It has not begun.
+				continue // The clock has not begun.
 			}
 			newStamp, newCounted := ExcludeOutages(s.Past, stamp, counted)
 			if newStamp.Before(stamp) || newStamp.After(now.Add(time.Second)) || newCounted.Before(counted) {
-				t.Fatalf("the clock was set from %s to %s at %s", stamp, newStamp, now)
+				t.Fatalf("the clock was moved from %s to %s at %s", stamp, newStamp, now)
 			}
 			if again, _ := ExcludeOutages(s.Past, newStamp, newCounted); !again.Equal(newStamp) {
 				t.Fatal("an outage counts twice")
@@ -169,7 +170,7 @@ func FuzzWhateverIsSeen(f *testing.F) {
 }
 
 // Rule: refused-credentials-are-outage.
-func TestACredentialThatIsRefusedIsAnOutageUntilItIsAccepted(t *testing.T) {
+func TestRefusedCredentialsAreAnOutageUntilTheyAreAccepted(t *testing.T) {
 	s := Unknown(start).Observe(at(1), at(2), true)
 	s = s.ObserveRefusedCredentials(at(60), at(61))
 	if s.Unreachable {
@@ -180,7 +181,7 @@ func TestACredentialThatIsRefusedIsAnOutageUntilItIsAccepted(t *testing.T) {
 		t.Errorf("after two rejections: %+v", s)
 	}
 	if s = s.Observe(at(70), at(71), false); !s.Unreachable || !s.Refused {
-		t.Errorf("after a check that fails otherwise: %+v", s)
+		t.Errorf("after a check that fails in another way: %+v", s)
 	}
 	if s = s.Observe(at(75), at(76), true); s.Unreachable || s.Refused || !equal(s.Past, outages(1, 76)) {
 		t.Errorf("after the renewal: %+v", s)

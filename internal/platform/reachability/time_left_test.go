@@ -6,7 +6,7 @@ import (
 )
 
 // Rules: join-clock-bounded-over-leaders, health-clock-bounded-over-leaders.
-func TestALeaderThatIsYoungGoesByWhatIsWrittenDownInTheEnd(t *testing.T) {
+func TestANewLeaderFinallyReliesOnTheRecordedStart(t *testing.T) {
 	const timeout = 10 * time.Minute
 	minute := func(n float64) time.Time { return at(60 * n) }
 	for _, tc := range []struct {
@@ -14,14 +14,14 @@ func TestALeaderThatIsYoungGoesByWhatIsWrittenDownInTheEnd(t *testing.T) {
 		began, leading, now float64
 		want                time.Duration
 	}{
-		{"an old leader", 0, -60, 4, 6 * time.Minute},
-		{"an old leader at the end", 0, -60, 10, 0},
-		{"a leader that began meanwhile", 0, 5, 8, 7 * time.Minute},
-		{"one that began just now", 0, 28, 28, 2 * time.Minute},
-		{"one that began after all of the time", 0, 60, 60, time.Minute},
-		{"one that has led for a moment", 0, 60, 60.5, 30 * time.Second},
-		{"one that has led for long enough", 0, 60, 61, 0},
-		{"what begins with the leader", 60, 60, 61, 9 * time.Minute},
+		{"a leader from before the start", 0, -60, 4, 6 * time.Minute},
+		{"a leader from before the start, at the end of the timeout", 0, -60, 10, 0},
+		{"a leader since the middle of the timeout", 0, 5, 8, 7 * time.Minute},
+		{"a leader that just began, before three timeouts", 0, 28, 28, 2 * time.Minute},
+		{"a leader that just began, after three timeouts", 0, 60, 60, time.Minute},
+		{"a leader for less than a tenth of the timeout", 0, 60, 60.5, 30 * time.Second},
+		{"a leader for a tenth of the timeout", 0, 60, 61, 0},
+		{"a timeout that starts with the leader", 60, 60, 61, 9 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			counted := max(tc.began, tc.leading)

@@ -24,59 +24,60 @@ const (
 // control and target are the names of the clusters.
 const control, target = "control", "target"
 
-// settleTime is how long Settle waits at most.
-const settleTime = time.Second
+// initialCheckLimit is how long CheckUnreachable waits at most.
+const initialCheckLimit = time.Second
 
-// ErrCredentialsRefused is wrapped by the error of Ping of a cluster that answers and does not accept who asks (401),
-// or does not let it read what it must (403).
+// ErrCredentialsRefused is wrapped by the error of Ping if the API server rejects the credentials (401), or does not
+// let this process read what it must (403).
 var ErrCredentialsRefused = errors.New("the API server refuses the credentials")
 
-// Cluster is one that is checked. How long to wait is up to ctx in both methods.
+// Cluster is a cluster that is checked. Both methods wait as long as ctx allows.
 type Cluster interface {
-	// Ping asks the API server whether it is ready and lets this process read what it must: nil if so.
+	// Ping returns nil if the API server is ready and lets this process read what it must.
 	Ping(ctx context.Context) error
-	// CaughtUp returns nil when this process knows what the API server had at the time of the call, or later.
+	// CaughtUp returns nil when the caches of this process contain everything that the API server had at the time of the
+	// call.
 	CaughtUp(ctx context.Context) error
 }
 
-// Options are what a Watch works with.
+// Options configure a Watch.
 type Options struct {
-	// Control is the control cluster, Target the target cluster; nil where there is none.
+	// Control is the control cluster. Target is the target cluster, or nil if there is none.
 	Control, Target Cluster
-	// Period is the time between two checks a cluster that answers. Default DefaultPeriod.
+	// Period is the time between two checks of a cluster that answers. Default: DefaultPeriod.
 	Period time.Duration
-	// Timeout is the time within which two checks fail that begin an outage. A probe may take a third of it, and a sixth
-	// passes between two checks a cluster that does not answer. As long as it may take to catch up with one that does
-	// again. Default DefaultTimeout.
+	// Timeout is the time within which two failed checks begin an outage. One check may take a third of it. A cluster that
+	// does not answer is checked again after a sixth of it. At the end of an outage, the caches may take the whole of it
+	// to catch up. Default: DefaultTimeout.
 	Timeout time.Duration
-	// Leading is closed when this process may act. Default: it always may.
+	// Leading is closed when this process becomes the leader. Default: it always leads.
 	Leading <-chan struct{}
 	Clock   clock.Clock
 	Log     logr.Logger
-	// Frozen is reported when the process is stopped; may be nil.
+	// Frozen is the metric of freezes. It may be nil.
 	Frozen *prometheus.GaugeVec
 }
 
-// Watch checks the clusters, as long as Run runs, and says what follows from what it sees. Until the first check is
-// over, a cluster counts as unreachable.
+// Watch checks the clusters while Run runs, and tells what follows from the results. A cluster counts as unreachable
+// until its first check.
 type Watch struct {
 	options         Options
 	control, target *cluster // target is nil where there is none
 
 	mu      sync.Mutex
-	leading time.Time // zero as long as it does not
+	leading time.Time // since when this process leads; zero if it does not
 }
 
-// cluster is one that is checked.
+// cluster is a checked cluster with its state.
 type cluster struct {
 	name string
 	Cluster
-	// asked takes what must be closed after a check that begins now.
-	asked chan chan struct{}
-	state State // guarded by Watch.mu
+	// requests receives channels that must be closed after a check that begins now.
+	requests chan chan struct{}
+	state    State // guarded by Watch.mu
 }
 
-// New returns a Watch that does not look yet.
+// New returns a Watch that does not check anything until Run is called.
 func New(o Options) *Watch {
 	if o.Period <= 0 {
 		o.Period = DefaultPeriod
@@ -90,26 +91,27 @@ func New(o Options) *Watch {
 		o.Leading = always
 	}
 	now := o.Clock.Now()
-	watched := func(name string, c Cluster) *cluster {
-		return &cluster{name: name, Cluster: c, asked: make(chan chan struct{}), state: Unknown(now)}
+	newCluster := func(name string, c Cluster) *cluster {
+		return &cluster{name: name, Cluster: c, requests: make(chan chan struct{}), state: Unknown(now)}
 	}
-	w := &Watch{options: o, control: watched(control, o.Control)}
+	w := &Watch{options: o, control: newCluster(control, o.Control)}
 	if o.Target != nil {
-		w.target = watched(target, o.Target)
+		w.target = newCluster(target, o.Target)
 	}
 	return w
 }
 
+// clusters returns the clusters that exist.
 func (w *Watch) clusters() []*cluster {
 	return slices.DeleteFunc([]*cluster{w.control, w.target}, func(c *cluster) bool { return c == nil })
 }
 
-// Run looks until ctx ends.
+// Run checks the clusters until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
-	var looking sync.WaitGroup
-	defer looking.Wait()
+	var watches sync.WaitGroup
+	defer watches.Wait()
 	for _, c := range w.clusters() {
-		looking.Go(func() { w.watch(ctx, c) })
+		watches.Go(func() { w.watch(ctx, c) })
 	}
 	select {
 	case <-w.options.Leading:
@@ -118,15 +120,15 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// Lead makes the Watch count from now on as one whose process leads. Run does that when Options.Leading is closed.
+// Lead records that this process leads from now on. Run calls it when Options.Leading is closed.
 func (w *Watch) Lead() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leading = w.options.Clock.Now()
 }
 
-// Checks returns one function for each cluster, the control cluster's first. It checks that cluster once and returns
-// when to do so again. Run calls all of them, side by side.
+// Checks returns one function per cluster, the control cluster's first. A function checks its cluster once and returns
+// the time until the next check. Run calls these functions concurrently.
 func (w *Watch) Checks() (checks []func(context.Context) time.Duration) {
 	for _, c := range w.clusters() {
 		checks = append(checks, func(ctx context.Context) time.Duration { return w.probe(ctx, c) })
@@ -136,15 +138,15 @@ func (w *Watch) Checks() (checks []func(context.Context) time.Duration) {
 
 // watch checks one cluster until ctx ends.
 func (w *Watch) watch(ctx context.Context, c *cluster) {
-	looked := make(chan struct{})
+	checked := make(chan struct{})
 	for {
 		next := w.probe(ctx, c)
-		close(looked)
-		looked = make(chan struct{})
+		close(checked)
+		checked = make(chan struct{})
 		timer := w.options.Clock.NewTimer(next)
 		select {
 		case <-timer.C():
-		case looked = <-c.asked:
+		case checked = <-c.requests:
 		case <-ctx.Done():
 			timer.Stop()
 			return
@@ -153,19 +155,19 @@ func (w *Watch) watch(ctx context.Context, c *cluster) {
 	}
 }
 
-// probe checks a cluster once and returns when to do so again.
+// probe checks a cluster once and returns the time until the next check.
 func (w *Watch) probe(ctx context.Context, c *cluster) time.Duration {
 	sent := w.options.Clock.Now()
 	err := w.ask(ctx, w.options.Timeout/3, c.Ping)
 	if before := w.stateOf(c); err == nil && before.Unreachable && before.Known() {
-		// What was seen before the outage is not what is there after it. Until that is known, nothing is decided.
+		// The caches still show the state before the outage. Until they have caught up, no decision may be made.
 		if err = w.ask(ctx, w.options.Timeout, c.CaughtUp); err != nil && ctx.Err() == nil {
-			w.options.Log.Info("A cluster answers again, and its caches do not follow yet", "cluster", c.name, "cause",
+			w.options.Log.Info("Cluster answers again, but the caches of this process have not caught up with it yet", "cluster", c.name, "cause",
 				err.Error())
 		}
 	}
 	if ctx.Err() != nil {
-		return 0 // It says nothing about the cluster.
+		return 0 // The check was cancelled, so its result does not count.
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,16 +190,16 @@ func (w *Watch) ask(ctx context.Context, limit time.Duration, question func(cont
 	return question(ctx)
 }
 
-// report makes known what has changed.
+// report logs a change and updates the metric.
 func (w *Watch) report(c *cluster, before State, cause error) {
 	log := w.options.Log.WithValues("cluster", c.name)
 	switch now := c.state; {
 	case now.Unreachable && now.Refused && (!before.Unreachable || !before.Refused):
-		log.Info("A cluster refuses the credentials of this process: until they are renewed, no machines are added or exchanged", "cause", cause.Error())
+		log.Info("Cluster refuses the credentials of this process: no machines are created or replaced until they are renewed", "cause", cause.Error())
 	case now.Unreachable && (!before.Unreachable || !before.Known()):
-		log.Info("A cluster is unreachable: until it answers, no machines are added or exchanged", "cause", cause.Error())
+		log.Info("Cluster is unreachable: no machines are created or replaced until it answers", "cause", cause.Error())
 	case !now.Unreachable && before.Unreachable && before.Known():
-		log.Info("A cluster that was unreachable answers again", "after",
+		log.Info("Cluster answers again and is no longer unreachable", "after",
 			now.Since.Sub(before.Since).Round(time.Second).String())
 	}
 	if w.options.Frozen != nil {
@@ -211,11 +213,11 @@ func (w *Watch) report(c *cluster, before State, cause error) {
 	}
 }
 
-// outageReasons are the reasons of the condition Frozen that an outage can have.
+// outageReasons are the reasons of the condition Frozen during an outage.
 var outageReasons = []string{v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonControlCredentialsRefused,
 	v1beta1.ReasonTargetCredentialsRefused}
 
-// reason is that of the condition Frozen while the cluster is unreachable.
+// reason returns the reason of the condition Frozen while the cluster counts as unreachable.
 func (c *cluster) reason() string {
 	switch {
 	case !c.state.Refused:
@@ -227,25 +229,25 @@ func (c *cluster) reason() string {
 	}
 }
 
-// Settle has the clusters that count as unreachable checked now, and returns when that is done, or after a second:
-// for a start, so that what answers does not count as unreachable any more when the work begins.
-func (w *Watch) Settle(ctx context.Context) {
-	limit := w.options.Clock.NewTimer(settleTime)
+// CheckUnreachable checks the clusters that count as unreachable now. It returns when that is done, or after a second.
+// It is called before work begins, so that clusters that answer do not count as unreachable.
+func (w *Watch) CheckUnreachable(ctx context.Context) {
+	limit := w.options.Clock.NewTimer(initialCheckLimit)
 	defer limit.Stop()
 	for _, c := range w.clusters() {
 		if !w.stateOf(c).Unreachable {
 			continue
 		}
-		looked := make(chan struct{})
+		checked := make(chan struct{})
 		select {
-		case c.asked <- looked:
+		case c.requests <- checked:
 		case <-limit.C():
 			return
 		case <-ctx.Done():
 			return
 		}
 		select {
-		case <-looked:
+		case <-checked:
 		case <-limit.C():
 			return
 		case <-ctx.Done():
@@ -263,8 +265,9 @@ func (w *Watch) stateOf(c *cluster) State {
 	return c.state
 }
 
-// Stopped says why this process must add, exchange or remediate no machines now: a reason of the condition Frozen,
-// empty if it may, and a message for people, which stays the same during an outage.
+// Stopped tells whether this process must not create, replace or remediate machines now. It returns a reason of the
+// condition Frozen and a message for users, both empty if the process may. The message does not change during an
+// outage.
 func (w *Watch) Stopped() (reason, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,43 +280,44 @@ func (w *Watch) stopped() (reason, message string) {
 		case !s.Unreachable:
 		case s.Refused:
 			return c.reason(),
-				fmt.Sprintf("The %s cluster refuses the credentials of this process since %s. Renew them in its kubeconfig file, or give it back its permissions.", c.name, s.Since.UTC().Format(time.RFC3339))
+				fmt.Sprintf("The %s cluster has refused the credentials of this process since %s. Renew the credentials in its kubeconfig file, or restore its permissions.", c.name, s.Since.UTC().Format(time.RFC3339))
 		case !s.Known():
 			return v1beta1.ReasonControlPlaneUnreachable,
 				fmt.Sprintf("It is not known yet whether the %s cluster can be reached.", c.name)
 		default:
-			return v1beta1.ReasonControlPlaneUnreachable, fmt.Sprintf("The %s cluster cannot be reached since %s.", c.name,
+			return v1beta1.ReasonControlPlaneUnreachable, fmt.Sprintf("The %s cluster has been unreachable since %s.", c.name,
 				s.Since.UTC().Format(time.RFC3339))
 		}
 	}
 	return "", ""
 }
 
-// TargetUnreachable reports whether the target cluster counts as unreachable, and since when. Where there is none, it
-// never does.
+// TargetUnreachable reports whether the target cluster counts as unreachable, and since when. Without a target cluster
+// it returns false.
 func (w *Watch) TargetUnreachable() (since time.Time, unreachable bool) {
 	s := w.stateOf(w.target)
 	return s.Since, s.Unreachable
 }
 
 // TargetRefuses reports whether the target cluster counts as unreachable because it refuses the credentials of this
-// process. Machines can join it then, and their pods run, and nothing of that is seen.
+// process. In that case machines can join and their pods run, but this process does not see that.
 func (w *Watch) TargetRefuses() bool {
 	s := w.stateOf(w.target)
 	return s.Unreachable && s.Refused
 }
 
-// TargetEpoch changes whenever the target cluster becomes unreachable or comes back.
+// TargetEpoch returns a number that changes whenever the target cluster becomes unreachable or reachable.
 func (w *Watch) TargetEpoch() uint64 { return w.stateOf(w.target).Epoch }
 
-// TargetOutages returns the outages of the target cluster that are over, the oldest first, and the epoch in which
-// that is all there is. The slice is not to be changed.
+// TargetOutages returns the past outages of the target cluster, the oldest first, and the epoch in which the list is
+// complete. The slice must not be changed.
 func (w *Watch) TargetOutages() (past []Outage, epoch uint64) {
 	s := w.stateOf(w.target)
 	return s.Past, s.Epoch
 }
 
-// OutageEnded returns when the last outage that this process has seen was over, of either cluster; zero if it saw none.
+// OutageEnded returns the end of the last outage of either cluster that this process observed, or zero if there was
+// none.
 func (w *Watch) OutageEnded() (at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -325,8 +329,8 @@ func (w *Watch) OutageEnded() (at time.Time) {
 	return at
 }
 
-// StableSince returns since when this process leads and all clusters can be reached, and false if it is not so now.
-// Clocks that judge the health of machines, or what belongs to nobody, run from then at the earliest.
+// StableSince returns since when this process has been leading and both clusters have been reachable. It returns false
+// if that is not the case now. Clocks for the health of machines and for orphans do not start before that time.
 func (w *Watch) StableSince() (since time.Time, stable bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -345,12 +349,12 @@ func (w *Watch) StableSince() (since time.Time, stable bool) {
 	return since, true
 }
 
-// FrozenMetric registers the metric machinist_frozen, or returns the one that is registered already: whatever freezes
-// something reports it there under its own reason.
+// FrozenMetric registers the metric machinist_frozen, or returns the one that is already registered. Each component
+// that freezes something reports that under its own reason.
 func FrozenMetric(registerer prometheus.Registerer) (*prometheus.GaugeVec, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "machinist_frozen",
-		Help: "How much is frozen for safety, by the reason of the condition Frozen. ControlPlaneUnreachable is 1 while the whole process adds and exchanges no machines since one of its clusters is unreachable, ControlCredentialsRefused and TargetCredentialsRefused while it does so since that cluster refuses its credentials.",
+		Help: "Number of freezes for safety, by the reason of the condition Frozen. ControlPlaneUnreachable is 1 while the process creates and replaces no machines because one of its clusters is unreachable. ControlCredentialsRefused and TargetCredentialsRefused are 1 while it does so because that cluster refuses its credentials.",
 	}, []string{"reason"})
 	err := registerer.Register(gauge)
 	if err == nil {

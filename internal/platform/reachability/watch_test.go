@@ -17,22 +17,22 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an expected event.
 const patience = 30 * time.Second
 
-// server is an API server that answers as it is reported.
+// server is an API server whose answers a test sets.
 type server struct {
 	down, refuses, behind atomic.Bool
 	probes                chan struct{} // one for each check
-	catches               atomic.Int32  // how often it was asked whether we have caught up
+	comparisons           atomic.Int32  // calls of CaughtUp
 }
 
 func newServer() *server { return &server{probes: make(chan struct{}, 100)} }
 
 func (s *server) CaughtUp(context.Context) error {
-	s.catches.Add(1)
+	s.comparisons.Add(1)
 	if s.behind.Load() {
-		return errors.New("the cache is old")
+		return errors.New("the cache is outdated")
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func (s *server) Ping(context.Context) error {
 	return nil
 }
 
-// watched is a Watch of two servers under a clock that only the test moves.
+// watched is a Watch of two servers with a fake clock.
 type watched struct {
 	*Watch
 	t               *testing.T
@@ -58,6 +58,7 @@ type watched struct {
 	frozen          *prometheus.GaugeVec
 }
 
+// watching starts a Watch and waits until its first checks are over.
 func watching(t *testing.T, change ...func(*watched)) *watched {
 	t.Helper()
 	frozen, err := FrozenMetric(prometheus.NewRegistry())
@@ -83,26 +84,27 @@ func watching(t *testing.T, change ...func(*watched)) *watched {
 		select {
 		case <-ended:
 		case <-time.After(patience):
-			t.Error("Run does not end")
+			t.Error("Run did not end")
 		}
 	})
-	w.looked()
+	w.awaitChecks()
 	return w
 }
 
-// looked waits until both servers were checked and wait for the next check.
-func (w *watched) looked() {
+// awaitChecks waits until both servers were checked and the Watch waits for the next checks.
+func (w *watched) awaitChecks() {
 	w.t.Helper()
 	for _, s := range []*server{w.control, w.target} {
 		select {
 		case <-s.probes:
 		case <-time.After(patience):
-			w.t.Fatal("nobody looks")
+			w.t.Fatal("a server was not checked")
 		}
 	}
 	w.eventually("both wait", func() bool { return w.clock.Waiters() == 2 })
 }
 
+// eventually waits until is returns true.
 func (w *watched) eventually(what string, is func() bool) {
 	w.t.Helper()
 	deadline, tick := time.After(patience), time.NewTicker(time.Millisecond)
@@ -110,31 +112,32 @@ func (w *watched) eventually(what string, is func() bool) {
 	for !is() {
 		select {
 		case <-deadline:
-			w.t.Fatalf("not so: %s", what)
+			w.t.Fatalf("waited too long: %s", what)
 		case <-tick.C:
 		}
 	}
 }
 
-// after lets time pass, after which the target was reconciled again and, if both, the control cluster too.
+// after advances the clock, and waits until the target was checked again and, if both, also the control cluster.
 func (w *watched) after(d time.Duration, both bool) {
 	w.t.Helper()
 	w.clock.Step(d)
 	select {
 	case <-w.target.probes:
 	case <-time.After(patience):
-		w.t.Fatalf("nobody checks the target after %s", d)
+		w.t.Fatalf("the target was not checked after %s", d)
 	}
 	if both {
 		select {
 		case <-w.control.probes:
 		case <-time.After(patience):
-			w.t.Fatalf("nobody checks the control cluster after %s", d)
+			w.t.Fatalf("the control cluster was not checked after %s", d)
 		}
 	}
 	w.eventually("both wait", func() bool { return w.clock.Waiters() == 2 })
 }
 
+// wantStopped checks that Stopped returns a message with the text, or none if the text is empty.
 func (w *watched) wantStopped(reports string) {
 	w.t.Helper()
 	reason, message := w.Stopped()
@@ -144,21 +147,21 @@ func (w *watched) wantStopped(reports string) {
 		w.t.Errorf("stopped: %s %q, metric %v", reason, message, value)
 	case reports != "" && (reason != v1beta1.ReasonControlPlaneUnreachable || !strings.Contains(message, reports) ||
 		value != 1):
-		w.t.Errorf("stopped: %s %q, metric %v; want a message that says %q", reason, message, value, reports)
+		w.t.Errorf("stopped: %s %q, metric %v; want a message with %q", reason, message, value, reports)
 	}
 }
 
 // Rules: reachability-by-two-probes, outage-stops-owners.
-func TestTwoFailedProbesStopTheProcessAndOneSuccessLetsItGoOn(t *testing.T) {
+func TestTwoFailedChecksStopTheProcessAndOneSuccessLetsItContinue(t *testing.T) {
 	w := watching(t)
 	w.wantStopped("")
 	w.target.down.Store(true)
 	w.after(time.Minute, true)
 	w.wantStopped("")
 	w.after(5*time.Second, false)
-	w.wantStopped("The target cluster cannot be reached since 2026-03-01T12:01:00Z.")
+	w.wantStopped("The target cluster has been unreachable since 2026-03-01T12:01:00Z.")
 	if since, unreachable := w.TargetUnreachable(); !unreachable || !since.Equal(at(60)) {
-		t.Errorf("away %t since %s", unreachable, since)
+		t.Errorf("unreachable is %t, since %s", unreachable, since)
 	}
 	w.after(5*time.Second, false)
 	w.target.down.Store(false)
@@ -170,7 +173,7 @@ func TestTwoFailedProbesStopTheProcessAndOneSuccessLetsItGoOn(t *testing.T) {
 }
 
 // Rule: outage-ends-with-caches.
-func TestAnOutageIsOverWhenTheCachesHaveCaughtUp(t *testing.T) {
+func TestAnOutageEndsWhenTheCachesHaveCaughtUp(t *testing.T) {
 	w := watching(t)
 	w.target.down.Store(true)
 	w.after(time.Minute, true)
@@ -180,10 +183,10 @@ func TestAnOutageIsOverWhenTheCachesHaveCaughtUp(t *testing.T) {
 	epoch := w.TargetEpoch()
 	for range 3 {
 		w.after(5*time.Second, false)
-		w.wantStopped("The target cluster cannot be reached since 2026-03-01T12:01:00Z.")
+		w.wantStopped("The target cluster has been unreachable since 2026-03-01T12:01:00Z.")
 	}
 	if past, now := w.TargetOutages(); len(past) != 0 || now != epoch {
-		t.Errorf("the outages %v are over in epoch %d, and it began in epoch %d", past, now, epoch)
+		t.Errorf("past outages %v in epoch %d, want none in epoch %d", past, now, epoch)
 	}
 	w.target.behind.Store(false)
 	w.after(5*time.Second, false)
@@ -191,27 +194,27 @@ func TestAnOutageIsOverWhenTheCachesHaveCaughtUp(t *testing.T) {
 	if past, _ := w.TargetOutages(); !equal(past, outages(0, 85)) {
 		t.Errorf("past outages %v", past)
 	}
-	// What is not away costs no comparison.
-	asked := w.target.catches.Load()
+	// Without an outage, the caches are not compared.
+	before := w.target.comparisons.Load()
 	w.after(time.Minute, true)
 	w.target.down.Store(true)
 	w.after(time.Minute, true)
 	w.target.down.Store(false)
 	w.after(5*time.Second, false)
-	if now := w.target.catches.Load(); now != asked || w.control.catches.Load() != 0 {
-		t.Errorf("caches were compared %d times after the outage, and %d times for a cluster without one", now-asked,
-			w.control.catches.Load())
+	if now := w.target.comparisons.Load(); now != before || w.control.comparisons.Load() != 0 {
+		t.Errorf("caches were compared %d times after the outage, and %d times for a cluster without one", now-before,
+			w.control.comparisons.Load())
 	}
 }
 
 // Rule: refused-credentials-are-outage.
-func TestAClusterThatRefusesTheCredentialsStopsTheProcess(t *testing.T) {
+func TestRefusedCredentialsStopTheProcess(t *testing.T) {
 	w := watching(t)
 	w.target.refuses.Store(true)
 	w.after(time.Minute, true)
 	w.wantStopped("")
 	w.after(5*time.Second, false)
-	const reports = "The target cluster refuses the credentials of this process since 2026-03-01T12:01:00Z."
+	const reports = "The target cluster has refused the credentials of this process since 2026-03-01T12:01:00Z."
 	wantRefused := func() {
 		t.Helper()
 		reason, message := w.Stopped()
@@ -226,7 +229,7 @@ func TestAClusterThatRefusesTheCredentialsStopsTheProcess(t *testing.T) {
 		}
 	}
 	wantRefused()
-	// Of several servers at one address one may be unreachable. The words stay the same.
+	// One of several servers at the same address may not answer. The message must not change.
 	w.target.down.Store(true)
 	w.after(5*time.Second, false)
 	wantRefused()
@@ -234,26 +237,26 @@ func TestAClusterThatRefusesTheCredentialsStopsTheProcess(t *testing.T) {
 	w.target.refuses.Store(false)
 	w.after(5*time.Second, false)
 	w.wantStopped("")
-	if w.TargetRefuses() || w.target.catches.Load() == 0 {
-		t.Errorf("refused %t, and the caches were compared %d times", w.TargetRefuses(), w.target.catches.Load())
+	if w.TargetRefuses() || w.target.comparisons.Load() == 0 {
+		t.Errorf("TargetRefuses() = %t, and the caches were compared %d times", w.TargetRefuses(), w.target.comparisons.Load())
 	}
 }
 
 // Rule: outage-stops-owners.
-func TestTheControlClusterStopsTheProcessToo(t *testing.T) {
+func TestAnUnreachableControlClusterStopsTheProcess(t *testing.T) {
 	w := watching(t)
 	w.control.down.Store(true)
 	w.after(time.Minute, true)
 	w.clock.Step(5 * time.Second)
 	w.eventually("stopped", func() bool { reason, _ := w.Stopped(); return reason != "" })
-	w.wantStopped("The control cluster cannot be reached since 2026-03-01T12:01:00Z.")
+	w.wantStopped("The control cluster has been unreachable since 2026-03-01T12:01:00Z.")
 	if _, unreachable := w.TargetUnreachable(); unreachable {
 		t.Error("the target counts as unreachable")
 	}
 }
 
 // Rule: reachability-by-two-probes.
-func TestAClusterWithoutAProbeCountsAsUnreachable(t *testing.T) {
+func TestAClusterCountsAsUnreachableBeforeItsFirstCheck(t *testing.T) {
 	w := New(Options{Control: newServer(), Target: newServer(), Clock: testclock.NewFakeClock(start), Log: logr.Discard()})
 	if reason, message := w.Stopped(); reason == "" || !strings.Contains(message, "not known yet") {
 		t.Errorf("stopped: %s %q", reason, message)
@@ -263,7 +266,7 @@ func TestAClusterWithoutAProbeCountsAsUnreachable(t *testing.T) {
 	}
 }
 
-func TestWithoutATargetOnlyTheControlClusterCounts(t *testing.T) {
+func TestOnlyTheControlClusterCountsWithoutATarget(t *testing.T) {
 	w := New(Options{Control: newServer(), Clock: testclock.NewFakeClock(start), Log: logr.Discard()})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -271,29 +274,28 @@ func TestWithoutATargetOnlyTheControlClusterCounts(t *testing.T) {
 		defer close(ended)
 		w.Run(ctx)
 	}()
-	w.Settle(t.Context())
+	w.CheckUnreachable(t.Context())
 	if reason, message := w.Stopped(); reason != "" {
 		t.Errorf("stopped: %s %q", reason, message)
 	}
 	if _, unreachable := w.TargetUnreachable(); unreachable {
-		t.Error("a target that there is not is unreachable")
+		t.Error("TargetUnreachable() = true without a target cluster")
 	}
 	cancel()
 	<-ended
 }
 
 // Rule: reachability-by-two-probes.
-func TestAtTheStartWhatAnswersIsSeenAtOnce(t *testing.T) {
+func TestCheckUnreachableDetectsAnswersAtOnce(t *testing.T) {
 	w := watching(t, func(w *watched) { w.control.down.Store(true); w.target.down.Store(true) })
-	w.wantStopped("The control cluster cannot be reached")
+	w.wantStopped("The control cluster has been unreachable")
 	w.control.down.Store(false)
 	w.target.down.Store(false)
-	w.Settle(t.Context()) // Without the clock being moved.
+	w.CheckUnreachable(t.Context()) // The clock does not move.
 	w.wantStopped("")
 }
 
-// hanging is an API server that never answers, and tells when it was asked; with room for one so that the first is not
-// missed.
+// hanging is an API server that never answers. It signals its first check, even if the test does not receive yet.
 type hanging chan struct{}
 
 func (h hanging) Ping(ctx context.Context) error {
@@ -308,35 +310,35 @@ func (h hanging) Ping(ctx context.Context) error {
 func (h hanging) CaughtUp(ctx context.Context) error { return h.Ping(ctx) }
 
 // Rule: reachability-by-two-probes.
-func TestTheStartWaitsASecondForWhatDoesNotAnswer(t *testing.T) {
+func TestCheckUnreachableWaitsAtMostASecond(t *testing.T) {
 	clock, hangs := testclock.NewFakeClock(start), make(hanging, 1)
 	w := New(Options{Control: hangs, Clock: clock, Log: logr.Discard()})
 	ctx, cancel := context.WithCancel(t.Context())
-	ended, settled := make(chan struct{}), make(chan struct{})
+	ended, returned := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		w.Run(ctx)
 	}()
 	<-hangs
 	go func() {
-		defer close(settled)
-		w.Settle(ctx)
+		defer close(returned)
+		w.CheckUnreachable(ctx)
 	}()
 	for clock.Waiters() == 0 {
 		select {
-		case <-settled:
-			t.Fatal("it does not wait")
+		case <-returned:
+			t.Fatal("CheckUnreachable did not wait")
 		default:
 		}
 	}
-	clock.Step(settleTime)
-	<-settled
+	clock.Step(initialCheckLimit)
+	<-returned
 	cancel()
 	<-ended
 }
 
 // Rule: clocks-restart-after-outage.
-func TestWhatIsStableIsSoSinceTheThawOrSinceTheProcessLeads(t *testing.T) {
+func TestStableSinceTheEndOfAnOutageOrTheStartOfLeading(t *testing.T) {
 	w := watching(t)
 	if since, stable := w.StableSince(); stable {
 		t.Errorf("stable since %s without leading", since)
@@ -345,33 +347,33 @@ func TestWhatIsStableIsSoSinceTheThawOrSinceTheProcessLeads(t *testing.T) {
 	close(w.leading)
 	w.eventually("stable", func() bool { _, stable := w.StableSince(); return stable })
 	if since, _ := w.StableSince(); !since.Equal(at(60)) {
-		t.Errorf("stable since %s, want the begin of the lead", since)
+		t.Errorf("stable since %s, want the start of leading", since)
 	}
 	w.target.down.Store(true)
 	w.after(time.Minute, true)
 	w.after(5*time.Second, false)
 	if since, stable := w.StableSince(); stable {
-		t.Errorf("stable since %s in an outage", since)
+		t.Errorf("stable since %s during an outage", since)
 	}
 	w.target.down.Store(false)
 	w.after(5*time.Second, false)
 	if since, stable := w.StableSince(); !stable || !since.Equal(at(130)) {
-		t.Errorf("stable %t since %s, want the thaw", stable, since)
+		t.Errorf("stable %t since %s, want the end of the outage", stable, since)
 	}
 }
 
-func TestTheMetricIsSharedWithOtherReasons(t *testing.T) {
+func TestFrozenMetricIsShared(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	one, err := FrozenMetric(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if another, err := FrozenMetric(registry); err != nil || another != one {
-		t.Errorf("another metric, error %v", err)
+		t.Errorf("FrozenMetric() returned another metric, error %v", err)
 	}
 	registry = prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "machinist_frozen", Help: "x"}))
 	if _, err := FrozenMetric(registry); err == nil {
-		t.Error("no error for a metric of the same name that is another")
+		t.Error("FrozenMetric() = nil although another metric has the name")
 	}
 }

@@ -1,10 +1,10 @@
-// Package roots brings the certificates of the public certificate authorities into a program. Importing it is enough:
+// Package roots adds the certificates of the public certificate authorities to a program. Importing it is enough:
 //
 //	import _ "machinist.dev/machinist/internal/platform/roots"
 //
-// They count only where the system has none, as in an image that contains the program and nothing else. There every
-// request to a cloud would fail without them. The packages import it that connect to clouds and API servers, so that no
-// program has to.
+// They are only used if the system has no root certificates, as in an image that contains nothing but the program.
+// There, every request to a cloud would fail without them. Packages that connect to clouds and API servers import this
+// package, so that programs need not.
 package roots
 
-import _ "golang.org/x/crypto/x509roots/fallback" // Its import is its effect.
+import _ "golang.org/x/crypto/x509roots/fallback" // Imported for its side effect.

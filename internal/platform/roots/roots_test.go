@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Go reads the system's certificates once, at the start, so the test runs itself on a system that has none.
-func TestAProgramHasRootCertificatesWhereTheSystemHasNone(t *testing.T) {
+// Go reads the system's certificates once at the start, so the test runs itself with an environment that has none.
+func TestAProgramHasRootCertificatesIfTheSystemHasNone(t *testing.T) {
 	if os.Getenv("TEST_WITHOUT_SYSTEM_ROOTS") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), "TEST_WITHOUT_SYSTEM_ROOTS=yes", "SSL_CERT_FILE="+t.TempDir()+"/none",

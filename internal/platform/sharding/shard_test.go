@@ -33,11 +33,11 @@ func TestTheShardOfANamespaceNeverChanges(t *testing.T) {
 		got = append(got, Of(namespace, 4))
 	}
 	if want := "[3 3 3 0 1 0]"; fmt.Sprint(got) != want {
-		t.Errorf("the shards are %v, and were %s in every version before", got, want)
+		t.Errorf("the shards are %v, want %s as in every earlier version", got, want)
 	}
 }
 
-func TestSharesAreEven(t *testing.T) {
+func TestShardsHaveSimilarSizes(t *testing.T) {
 	for name, format := range map[string]string{
 		"numbered": "fleet-%03d", "in the middle": "shoot--%d--workers", "numbers only": "%d",
 		"long": strings.Repeat("a", 50) + "-%d",
@@ -58,7 +58,7 @@ func TestSharesAreEven(t *testing.T) {
 	}
 }
 
-// The reason not to use ListOptions.ShardSelector. If this fails, the API server's hash has become better.
+// This is the reason not to use ListOptions.ShardSelector. If the test fails, the API server's hash has become better.
 func TestTheAPIServersHashKeepsSimilarNamesTogether(t *testing.T) {
 	theirs, ours := map[string]int{}, map[int]int{}
 	for c := 'a'; c <= 'z'; c++ {
@@ -75,7 +75,7 @@ func TestTheAPIServersHashKeepsSimilarNamesTogether(t *testing.T) {
 	}
 }
 
-func TestWithoutShardsOneProcessHasEverything(t *testing.T) {
+func TestASingleShardContainsEverything(t *testing.T) {
 	for _, s := range []Shard{{}, {Count: 1}} {
 		if !s.All() || !s.Owns("any") || s.String() != "all" {
 			t.Errorf("%+v is %s", s, s)

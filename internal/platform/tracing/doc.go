@@ -1,11 +1,11 @@
-// Package tracing reports what is done with machines as OpenTelemetry traces: one trace for each operation on a
-// machine, whoever works on it.
+// Package tracing reports operations on machines as OpenTelemetry traces. Each operation has one trace, whichever
+// processes work on it.
 //
-// The IDs of a trace and of the spans that last longer than a pass follow from the Machine's UID and the operation, so
-// that the manager, the provider and a process that was restarted report into the same trace without writing anything
-// down. A span is reported once it is over, with the times that the status has: no span is open between two passes.
+// The IDs of a trace, and of the spans that last longer than a pass, are derived from the Machine's UID and the
+// operation. So the manager, the provider and a restarted process report into the same trace without storing anything.
+// A span is reported when it has ended, with the times in the Machine's status. No span is open between two passes.
 //
-// A nil *Tracer reports nothing and costs nothing. Nobody waits for a Tracer: spans are queued, sent in the background,
-// and dropped and counted when the queue is full. Spans never have messages of errors, which may quote what a cloud was
-// given, but their codes.
+// A nil *Tracer reports nothing and costs nothing. No caller waits for a Tracer: spans are queued and sent in the
+// background. If the queue is full, spans are dropped and counted. Spans contain the codes of errors but never their
+// messages, which may quote the data that was sent to a cloud.
 package tracing

@@ -17,7 +17,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Environment variables that are read here; the SDK reads all others that OpenTelemetry has.
+// Environment variables that this package reads. The SDK reads all other variables of OpenTelemetry.
 const (
 	varEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	varTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -28,26 +28,26 @@ const (
 	varDelay          = "OTEL_BSP_SCHEDULE_DELAY"
 )
 
-// sendAfter is for how long spans are gathered unless the environment says otherwise. A process that is killed loses
-// no more.
+// sendAfter is how long spans are collected before they are sent, unless the environment sets another time. A process
+// that is killed loses no more than that.
 const sendAfter = time.Second
 
-// flushTime is how long the end of a process waits until its last spans are sent.
+// flushTime is how long the process waits at its end until its last spans are sent.
 const flushTime = time.Second
 
-// Options are what a process brings.
+// Options are the settings that a process provides.
 type Options struct {
-	// Service is the name of the process and Version its version. The environment may name another service.
+	// Service is the name of the process, and Version its version. The environment may set another service name.
 	Service, Version string
-	// Registerer takes the metric of spans. Required.
+	// Registerer registers the metric of spans. Required.
 	Registerer prometheus.Registerer
 	Log        logr.Logger
 }
 
-// FromEnvironment returns the tracer that the standard variables of OpenTelemetry ask for, nil unless they name an
-// endpoint. It connects to nothing. It fails for variables that cannot be used, by their names.
+// FromEnvironment returns the tracer that the standard environment variables of OpenTelemetry configure. It returns nil
+// if they do not name an endpoint. It does not connect. The error for an invalid variable contains its name.
 func FromEnvironment(o Options) (*Tracer, error) {
-	if !wanted() {
+	if !enabled() {
 		return nil, nil
 	}
 	exporter, err := exporterFor(context.Background())
@@ -57,15 +57,15 @@ func FromEnvironment(o Options) (*Tracer, error) {
 	return newTracer(exporter, o)
 }
 
-// wanted reports whether the environment asks for traces.
-func wanted() bool {
+// enabled reports whether the environment enables traces.
+func enabled() bool {
 	if os.Getenv(varEndpoint) == "" && os.Getenv(varTracesEndpoint) == "" {
 		return false
 	}
 	return !strings.EqualFold(strings.TrimSpace(os.Getenv(varDisabled)), "true") && os.Getenv(varExporter) != "none"
 }
 
-// exporterFor returns the exporter of the protocol that the environment names.
+// exporterFor returns the exporter for the protocol that the environment names.
 func exporterFor(ctx context.Context) (sdktrace.SpanExporter, error) {
 	if kind := os.Getenv(varExporter); kind != "" && kind != "otlp" {
 		return nil, fmt.Errorf("%s=%s: must be otlp or none", varExporter, kind)
@@ -85,7 +85,7 @@ func exporterFor(ctx context.Context) (sdktrace.SpanExporter, error) {
 		return nil, fmt.Errorf("%s=%s: must be grpc or http/protobuf", name, protocol)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make the exporter of traces that %s asks for: %s", varEndpoint, redacted(err))
+		return nil, fmt.Errorf("create the exporter of traces for %s: %s", varEndpoint, redacted(err))
 	}
 	return exporter, nil
 }
@@ -95,7 +95,7 @@ func newTracer(exporter sdktrace.SpanExporter, o Options) (*Tracer, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		o.Log.Info("OpenTelemetry reports an error", "cause", redacted(err))
 	}))
-	about, err := resource.New(context.Background(),
+	description, err := resource.New(context.Background(),
 		resource.WithAttributes(attribute.String("service.name", o.Service),
 			attribute.String("service.version", o.Version)),
 		resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
@@ -106,17 +106,17 @@ func newTracer(exporter sdktrace.SpanExporter, o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithIDGenerator(generator{}),
+	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(description), sdktrace.WithIDGenerator(generator{}),
 		sdktrace.WithSpanProcessor(bounded))
 	return &Tracer{provider: provider, tracer: provider.Tracer("machinist.dev/machinist")}, nil
 }
 
-// Shutdown sends what is queued, for a second at most, and ends. Spans that are reported later are dropped.
+// Shutdown sends the queued spans, for at most a second, and ends. Spans that are reported later are dropped.
 func (t *Tracer) Shutdown() {
 	if t == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // That something was not sent is counted and logged by the queue.
+	_ = t.provider.Shutdown(ctx) // The queue counts and logs spans that were not sent.
 }

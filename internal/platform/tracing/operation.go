@@ -8,55 +8,56 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Operation is what a trace is about. The zero value is none.
+// Operation is the operation that a trace describes. The zero value is no operation.
 type Operation struct {
-	// Name is that of the root span.
+	// name is the name of the root span.
 	name string
-	// of is the UID of the object, number tells operations of one kind apart.
+	// of is the UID of the object. number distinguishes operations of the same kind.
 	of     types.UID
 	number int64
 }
 
-// Create is the way of a Machine from its creation until it first runs.
+// Create is the creation of a Machine, until it first runs.
 func Create(machine types.UID) Operation { return Operation{"machine create", machine, 0} }
 
-// Delete is the way of a Machine from its deletion until it is gone.
+// Delete is the deletion of a Machine, until it no longer exists.
 func Delete(machine types.UID) Operation { return Operation{"machine delete", machine, 0} }
 
-// Replace is the replacement of a Machine's instance by that of an attempt, under the same Machine.
+// Replace is the replacement of a Machine's instance by the instance of another attempt. The Machine stays the same.
 func Replace(machine types.UID, attempt int32) Operation {
 	return Operation{"machine replace", machine, int64(attempt)}
 }
 
-// Update is a change of an instance in place. began is when it was found to be needed, in seconds since 1970.
+// Update is an update of an instance in place. began is the time at which the update was found to be necessary, in
+// seconds since 1970.
 func Update(machine types.UID, began int64) Operation {
 	return Operation{"machine update", machine, began}
 }
 
-// Rollout is the exchange of a MachineDeployment's machines for those of a revision.
+// Rollout is the replacement of a MachineDeployment's machines by those of a revision.
 func Rollout(deployment types.UID, revision int64) Operation {
 	return Operation{"rollout", deployment, revision}
 }
 
-// None reports whether it is the zero value.
+// None reports whether o is the zero value.
 func (o Operation) None() bool { return o.name == "" }
 
-// TraceID is the same in all processes.
+// TraceID returns the ID of the trace. It is the same in all processes.
 func (o Operation) TraceID() trace.TraceID {
 	sum := o.hash("")
 	return trace.TraceID(sum[:16])
 }
 
-// root is the ID of the root span.
+// root returns the ID of the root span.
 func (o Operation) root() trace.SpanID { return o.span("root") }
 
-// span is the ID of a span by what only it is.
+// span returns the ID of a span, derived from a description that no other span of the operation has.
 func (o Operation) span(what string) trace.SpanID {
 	sum := o.hash(what)
 	return trace.SpanID(sum[16:24])
 }
 
-// parent is the ID of the span of a step, or of the root span for no step.
+// parent returns the ID of the span of a step. Without a step, it returns the ID of the root span.
 func (o Operation) parent(step string) trace.SpanID {
 	if step == "" {
 		return o.root()

@@ -17,14 +17,14 @@ import (
 // varQueue is the environment variable for the greatest number of spans that wait to be sent.
 const varQueue = "OTEL_BSP_MAX_QUEUE_SIZE"
 
-// Results of spans, a label of their metric.
+// Results of spans, as a label of their metric.
 const (
 	resultSent    = "sent"
 	resultFailed  = "failed"
 	resultDropped = "dropped"
 )
 
-// queue is a bounded queue before the SDK's. The SDK drops what does not fit without a word; here it is counted.
+// queue is a bounded queue in front of the SDK's queue. The SDK drops spans that do not fit without counting them.
 type queue struct {
 	sdktrace.SpanProcessor
 	waiting *atomic.Int64
@@ -32,11 +32,11 @@ type queue struct {
 	spans   *prometheus.CounterVec
 }
 
-// NewMetrics makes and registers the metric of spans.
+// NewMetrics creates and registers the metric of spans.
 func NewMetrics(registerer prometheus.Registerer) (*prometheus.CounterVec, error) {
 	spans := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "machinist_trace_spans_total",
-		Help: "Spans of traces by result: sent, failed to be sent, or dropped because too many waited. Only where traces are on.",
+		Help: "Spans of traces by result: sent, failed to be sent, or dropped because the queue was full. Only if traces are enabled.",
 	}, []string{"result"})
 	for _, result := range []string{resultSent, resultFailed, resultDropped} {
 		spans.WithLabelValues(result)
@@ -66,7 +66,7 @@ func newQueue(exporter sdktrace.SpanExporter, o Options) (*queue, error) {
 	return q, nil
 }
 
-// OnEnd implements sdktrace.SpanProcessor. It never waits.
+// OnEnd implements sdktrace.SpanProcessor. It never blocks.
 func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	if !s.SpanContext().IsSampled() {
 		return
@@ -79,16 +79,16 @@ func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// sender counts and logs what becomes of spans.
+// sender is an exporter that counts and logs whether spans were sent.
 type sender struct {
 	sdktrace.SpanExporter
 	queue *queue
 	log   logr.Logger
-	// failing is true from an error until spans are sent again. Each is logged once.
+	// failing is true from an error until spans are sent again. Both changes are logged once.
 	failing atomic.Bool
 }
 
-// ExportSpans implements sdktrace.SpanExporter. The SDK does nothing about an error but report it.
+// ExportSpans implements sdktrace.SpanExporter. It returns no error, because the SDK would only report it.
 func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := s.SpanExporter.ExportSpans(ctx, spans)
 	s.queue.waiting.Add(-int64(len(spans)))
@@ -98,17 +98,17 @@ func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 	}
 	s.queue.spans.WithLabelValues(result).Add(float64(len(spans)))
 	if before := s.failing.Swap(err != nil); err != nil && !before {
-		s.log.Info("Traces cannot be sent; spans are lost until they can", "cause", redacted(err))
+		s.log.Info("Cannot send traces: spans are lost until sending succeeds", "cause", redacted(err))
 	} else if err == nil && before {
-		s.log.Info("Traces are sent again")
+		s.log.Info("Traces are being sent again")
 	}
 	return nil
 }
 
-// addresses matches URLs. They may have credentials before the host and in the query.
+// addresses matches URLs. They may contain credentials before the host and in the query.
 var addresses = regexp.MustCompile(`(https?://)(?:[^/\s@"]*@)?([^/\s?#"@:]+(?::[0-9]+)?)[^\s"]*`)
 
-// redacted returns an error's message without what a URL may hide, in one line of bounded length.
+// redacted returns an error's message in one line of bounded length, without the parts of URLs that may be secret.
 func redacted(err error) string {
 	message := strings.Join(strings.Fields(addresses.ReplaceAllString(err.Error(), "$1$2")), " ")
 	if len(message) > 256 {

@@ -34,9 +34,9 @@ func (s stuck) Shutdown(context.Context) error { return nil }
 
 // Rule: traces-never-block.
 //
-// Whatever the backend does, spans are dropped and counted, nobody waits, and the end of the process is not held up:
-// this test ends although the backend never answers.
-func TestABackendThatIsStuckHoldsNobodyUp(t *testing.T) {
+// If the backend never answers, spans are dropped and counted, no caller waits, and the end of the process is not
+// delayed. This test ends although its backend never answers.
+func TestAStuckBackendBlocksNothing(t *testing.T) {
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5")
 	backend := stuck{asked: make(chan struct{}, 1), released: make(chan struct{})}
@@ -61,6 +61,7 @@ func TestABackendThatIsStuckHoldsNobodyUp(t *testing.T) {
 	report(1)
 }
 
+// dropped returns a gauge with the number of dropped spans.
 func dropped(t *testing.T, registry *prometheus.Registry) prometheus.Collector {
 	t.Helper()
 	families, err := registry.Gather()
@@ -80,7 +81,7 @@ func dropped(t *testing.T, registry *prometheus.Registry) prometheus.Collector {
 	return nil
 }
 
-// failing fails as often as it is said to.
+// failing is an exporter that returns the given errors, one after the other.
 type failing struct{ errs []error }
 
 func (f *failing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) (err error) {
@@ -93,7 +94,7 @@ func (f *failing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) (err err
 func (f *failing) Shutdown(context.Context) error { return nil }
 
 // Rule: traces-never-block.
-func TestALostBackendIsLoggedOnce(t *testing.T) {
+func TestAnUnreachableBackendIsLoggedOnce(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 	down := &url.Error{Op: "Post", URL: "https://ops:hunter2@otlp.example.com:4318/v1/traces?key=hunter2",
@@ -108,22 +109,22 @@ func TestALostBackendIsLoggedOnce(t *testing.T) {
 	s := &sender{SpanExporter: backend, queue: q, log: log}
 	for range 4 {
 		if err := s.ExportSpans(t.Context(), make([]sdktrace.ReadOnlySpan, 2)); err != nil {
-			t.Errorf("the SDK is bothered with %v", err)
+			t.Errorf("ExportSpans() = %v, want no error for the SDK", err)
 		}
 	}
 	all := strings.Join(lines, "\n")
-	if len(lines) != 2 || !strings.Contains(all, "cannot be sent") || !strings.Contains(all, "sent again") ||
+	if len(lines) != 2 || !strings.Contains(all, "Cannot send") || !strings.Contains(all, "sent again") ||
 		!strings.Contains(all, "https://otlp.example.com:4318") || strings.Contains(all, "hunter2") {
 		t.Errorf("logged:\n%s", all)
 	}
 	for result, want := range map[string]float64{resultFailed: 4, resultSent: 4, resultDropped: 0} {
 		if got := testutil.ToFloat64(q.spans.WithLabelValues(result)); got != want {
-			t.Errorf("%g spans %s, want %g", got, result, want)
+			t.Errorf("%g spans were %s, want %g", got, result, want)
 		}
 	}
 }
 
-func TestSecretsInAddressesAreNotLogged(t *testing.T) {
+func TestRedactedRemovesSecretsFromAddresses(t *testing.T) {
 	for in, want := range map[string]string{
 		"Post \"https://u:p@h.example:4318/v1/traces?k=s\": EOF": "Post \"https://h.example:4318\": EOF",
 		"failed to send to http://127.0.0.1:1/v1/traces: x":      "failed to send to http://127.0.0.1:1 x",
@@ -131,12 +132,12 @@ func TestSecretsInAddressesAreNotLogged(t *testing.T) {
 		strings.Repeat("a", 300): strings.Repeat("a", 256) + "…",
 	} {
 		if got := redacted(errors.New(in)); got != want {
-			t.Errorf("%q became %q, want %q", in, got, want)
+			t.Errorf("redacted(%q) = %q, want %q", in, got, want)
 		}
 	}
 }
 
-// clear unsets what the machine's own environment may ask for.
+// clearEnvironment unsets the variables that may be set in the environment of the tests.
 func clearEnvironment(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{varEndpoint, varTracesEndpoint, varProtocol, varTracesProtocol, varExporter, varDisabled,
@@ -146,7 +147,7 @@ func clearEnvironment(t *testing.T) {
 }
 
 // Rule: traces-off-by-default.
-func TestTheEnvironmentSwitchesTracesOn(t *testing.T) {
+func TestTheEnvironmentEnablesTraces(t *testing.T) {
 	const endpoint = "http://127.0.0.1:1"
 	for name, c := range map[string]struct {
 		env map[string]string
@@ -175,12 +176,12 @@ func TestTheEnvironmentSwitchesTracesOn(t *testing.T) {
 			tracer, err := FromEnvironment(Options{Service: "test", Registerer: prometheus.NewRegistry(), Log: logr.Discard()})
 			if c.err != "" {
 				if err == nil || err.Error() != c.err {
-					t.Errorf("the error is %v", err)
+					t.Errorf("FromEnvironment() = %v, want %s", err, c.err)
 				}
 				return
 			}
 			if err != nil || tracer.On() != c.on {
-				t.Errorf("on is %t, with %v", tracer.On(), err)
+				t.Errorf("On() = %t, %v, want %t", tracer.On(), err, c.on)
 			}
 			tracer.Shutdown()
 		})
@@ -188,7 +189,7 @@ func TestTheEnvironmentSwitchesTracesOn(t *testing.T) {
 }
 
 // Rule: traces-off-by-default.
-func TestSpansAreSentByBothProtocols(t *testing.T) {
+func TestBothProtocolsSendSpans(t *testing.T) {
 	for _, protocol := range []string{"grpc", "http/protobuf"} {
 		t.Run(protocol, func(t *testing.T) {
 			clearEnvironment(t)

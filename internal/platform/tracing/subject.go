@@ -6,7 +6,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Keys of attributes. Where OpenTelemetry has a name for something, it is used.
+// Keys of attributes. They are the names of OpenTelemetry's semantic conventions where these exist.
 const (
 	keyNamespace  = attribute.Key("k8s.namespace.name")
 	keyNode       = attribute.Key("k8s.node.name")
@@ -28,7 +28,7 @@ const (
 	keyRevision   = attribute.Key("machinist.revision")
 )
 
-// MachineAttributes are what every span of a Machine carries: names and IDs, and nothing of what it is made from.
+// MachineAttributes returns the attributes of every span of a Machine: names and IDs, but nothing of its specification.
 func MachineAttributes(m *v1beta1.Machine) []attribute.KeyValue {
 	var all attributes
 	all.add(keyNamespace, m.Namespace)
@@ -58,7 +58,7 @@ func MachineAttributes(m *v1beta1.Machine) []attribute.KeyValue {
 	return all
 }
 
-// DeploymentAttributes are what the spans of a rollout carry.
+// DeploymentAttributes returns the attributes of the spans of a rollout.
 func DeploymentAttributes(d *v1beta1.MachineDeployment, revision int64) []attribute.KeyValue {
 	var all attributes
 	all.add(keyNamespace, d.Namespace)

@@ -11,43 +11,43 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tracer reports spans. A nil one reports nothing.
+// Tracer reports spans. A nil *Tracer reports nothing.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 }
 
-// On reports whether spans are reported at all. What is needed for a span only need not be found out otherwise.
+// On reports whether spans are reported. If not, callers need not determine what only a span needs.
 func (t *Tracer) On() bool { return t != nil }
 
-// Span is a part of an operation that is over.
+// Span is a part of an operation that has ended.
 type Span struct {
 	Name       string
 	Start, End time.Time
-	// Reason is that of the condition that says what was waited for.
+	// Reason is the reason of the condition that described what the operation waited for.
 	Reason string
-	// Code is the canonical code of an error, empty for none.
+	// Code is the canonical code of an error, or "" if there was none.
 	Code string
-	// Key tells spans apart that have one name and begin at one time; empty where there are none.
+	// Key distinguishes spans with the same name and start time. It may be empty if there is only one such span.
 	Key string
-	// Related is another operation that this one is part of, or that is part of this one.
+	// Related is another operation of which this one is a part, or which is a part of this one.
 	Related Operation
 }
 
-// Finish reports an operation that is over, and the steps that follow each other from its start to its end.
-func (t *Tracer) Finish(o Operation, about []attribute.KeyValue, whole Span, steps ...Span) {
+// Finish reports an operation that has ended, and its steps, which follow each other.
+func (t *Tracer) Finish(o Operation, about []attribute.KeyValue, root Span, steps ...Span) {
 	if t == nil || o.None() {
 		return
 	}
-	whole.Name = o.name
+	root.Name = o.name
 	ids := context.WithValue(context.Background(), idsKey{}, ids{o.TraceID(), o.root()})
-	t.report(ids, about, whole, trace.WithNewRoot())
+	t.report(ids, about, root, trace.WithNewRoot())
 	for _, s := range steps {
 		t.Step(o, about, s)
 	}
 }
 
-// Step reports a step of an operation. There is one of a name in an operation.
+// Step reports a step of an operation. The names of an operation's steps are unique.
 func (t *Tracer) Step(o Operation, about []attribute.KeyValue, s Span) {
 	if t == nil || o.None() {
 		return
@@ -55,7 +55,8 @@ func (t *Tracer) Step(o Operation, about []attribute.KeyValue, s Span) {
 	t.report(t.child(o, "", o.parent(s.Name)), about, s)
 }
 
-// Report reports a span within a step of an operation, "" for none. Its ID follows from its name and its start.
+// Report reports a span within a step of an operation. A step of "" means that the span is within the operation itself.
+// The ID of the span is derived from its name, key and start.
 func (t *Tracer) Report(o Operation, step string, about []attribute.KeyValue, s Span) {
 	if t == nil || o.None() {
 		return
@@ -63,17 +64,17 @@ func (t *Tracer) Report(o Operation, step string, about []attribute.KeyValue, s 
 	t.report(t.child(o, step, o.span(s.Name+" "+s.Key+" "+s.Start.UTC().Format(time.RFC3339Nano))), about, s)
 }
 
-// child is a context for a span with an ID in a step.
+// child returns the context of a span with an ID in a step.
 func (t *Tracer) child(o Operation, step string, id trace.SpanID) context.Context {
 	ctx := trace.ContextWithRemoteSpanContext(context.Background(), t.parent(o, step))
 	return context.WithValue(ctx, idsKey{}, ids{o.TraceID(), id})
 }
 
-// parent is the context of a step's span, or of the root for no step, which may be reported later or by another
-// process. Whether it is sampled follows from the trace ID, so that all processes decide alike.
+// parent returns the context of the span of a step, or of the root span if there is no step. The span may be reported
+// later or by another process. Whether it is sampled is derived from the trace ID, so all processes decide alike.
 func (t *Tracer) parent(o Operation, step string) trace.SpanContext {
 	probe := context.WithValue(context.Background(), idsKey{}, ids{o.TraceID(), o.root()})
-	_, root := t.tracer.Start(probe, o.name, trace.WithNewRoot()) // It is never ended, so it is never sent.
+	_, root := t.tracer.Start(probe, o.name, trace.WithNewRoot()) // This span is never ended, so it is never sent.
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: o.TraceID(), SpanID: o.parent(step),
 		TraceFlags: root.SpanContext().TraceFlags(), Remote: true})
 }
@@ -94,7 +95,7 @@ func (t *Tracer) report(ctx context.Context, about []attribute.KeyValue, s Span,
 	span.End(trace.WithTimestamp(s.End))
 }
 
-// finish notes how a span ended.
+// finish records how a span ended.
 func finish(span trace.Span, code string) {
 	if code != "" {
 		span.SetAttributes(keyCode.String(code))
@@ -102,16 +103,16 @@ func finish(span trace.Span, code string) {
 	}
 }
 
-// idsKey is the key of a context's ids.
+// idsKey is the key of the ids in a context.
 type idsKey struct{}
 
-// ids are those of the next span.
+// ids are the IDs of the next span.
 type ids struct {
 	trace trace.TraceID
 	span  trace.SpanID
 }
 
-// generator makes IDs: those that the context names, else random ones.
+// generator generates IDs: those in the context if there are any, else random ones.
 type generator struct{}
 
 // NewIDs implements sdktrace.IDGenerator.

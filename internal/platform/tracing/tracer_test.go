@@ -28,7 +28,7 @@ func machine() *v1beta1.Machine {
 	return m
 }
 
-// inMemory returns a tracer and what makes it hand over its spans.
+// inMemory returns a tracer and a function that shuts it down and returns its spans.
 func inMemory(t *testing.T) (*Tracer, func() tracetest.SpanStubs) {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
@@ -43,7 +43,7 @@ func inMemory(t *testing.T) (*Tracer, func() tracetest.SpanStubs) {
 	}
 }
 
-// keep does not forget its spans when it is shut down.
+// keep is an exporter that keeps its spans when it is shut down.
 type keep struct{ *tracetest.InMemoryExporter }
 
 func (keep) Shutdown(context.Context) error { return nil }
@@ -52,15 +52,15 @@ func named(t *testing.T, spans tracetest.SpanStubs, name string) tracetest.SpanS
 	t.Helper()
 	i := slices.IndexFunc(spans, func(s tracetest.SpanStub) bool { return s.Name == name })
 	if i < 0 {
-		t.Fatalf("no span %q among %d", name, len(spans))
+		t.Fatalf("none of %d spans has the name %q", len(spans), name)
 	}
 	return spans[i]
 }
 
 // Rule: trace-ids-follow-from-uid.
 //
-// Another process, or version, must find the same IDs: these must never change.
-func TestIDsFollowFromTheOperation(t *testing.T) {
+// Other processes and other versions must derive the same IDs, so these IDs must never change.
+func TestIDsAreDerivedFromTheOperation(t *testing.T) {
 	uid := types.UID("5b1f0f5e-0001")
 	seen := map[string]bool{}
 	for _, o := range []Operation{Create(uid), Delete(uid), Replace(uid, 2), Replace(uid, 3), Update(uid, 2),
@@ -73,15 +73,15 @@ func TestIDsFollowFromTheOperation(t *testing.T) {
 	}
 	o := Create(uid)
 	if got := o.TraceID().String() + " " + o.root().String() + " " + o.parent("launch").String(); got != wantIDs {
-		t.Errorf("the IDs are %s", got)
+		t.Errorf("the IDs are %s, want %s", got, wantIDs)
 	}
 	if o.parent("") != o.root() || o.parent("launch") == o.root() || (Operation{}).None() == o.None() {
-		t.Error("the parents of spans are mixed up")
+		t.Error("a span has the wrong parent")
 	}
 }
 
 // Rule: trace-ids-follow-from-uid.
-func TestPartsOfAnOperationMakeOneTraceWhoeverReportsThem(t *testing.T) {
+func TestAllProcessesReportIntoOneTrace(t *testing.T) {
 	manager, managers := inMemory(t)
 	provider, providers := inMemory(t)
 	m, o := machine(), Create("5b1f0f5e-0001")
@@ -122,14 +122,14 @@ func TestPartsOfAnOperationMakeOneTraceWhoeverReportsThem(t *testing.T) {
 		}
 	}
 	if root.SpanContext.SpanID() != o.root() || !root.StartTime.Equal(noon) || !root.EndTime.Equal(noon.Add(time.Minute)) {
-		t.Errorf("the root is %+v", root)
+		t.Errorf("the root span is %+v", root)
 	}
 	if links := named(t, spans, "create Machine").Links; len(links) != 1 ||
 		links[0].SpanContext.TraceID() != Rollout("d", 2).TraceID() {
-		t.Errorf("the rollout is not linked: %+v", links)
+		t.Errorf("the span has the links %+v, want one to the rollout", links)
 	}
 	if failed := named(t, spans, "cloud Create"); failed.Status.Description != "Unavailable" {
-		t.Errorf("the call that failed has the status %+v", failed.Status)
+		t.Errorf("the failed call has the status %+v", failed.Status)
 	}
 }
 
@@ -141,7 +141,7 @@ const wantAttributes = "k8s.namespace.name=prod machinist.machine.name=web-1 mac
 
 // Rule: trace-ids-follow-from-uid.
 //
-// The decision is made from the trace ID, by every process and for every part of a trace alike.
+// All processes derive the sampling decision from the trace ID, so it is the same for all parts of a trace.
 func TestATraceIsSampledAsAWhole(t *testing.T) {
 	for _, sampler := range []string{"traceidratio", "parentbased_traceidratio"} {
 		t.Setenv("OTEL_TRACES_SAMPLER", sampler)
@@ -171,7 +171,7 @@ func TestATraceIsSampledAsAWhole(t *testing.T) {
 }
 
 // Rule: traces-off-cost-nothing.
-func TestWithoutATracerNothingIsAllocated(t *testing.T) {
+func TestANilTracerDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { off(t.Context()) }); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
@@ -198,11 +198,11 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// off is all that a pass does with a tracer that is off.
+// off does what a pass does with a nil tracer.
 func off(ctx context.Context) {
 	var tracer *Tracer
 	if tracer.On() {
-		panic("on")
+		panic("On() = true for a nil tracer")
 	}
 	o := Create("5b1f0f5e-0001")
 	ctx = tracer.Within(ctx, o, "launch", nil)
@@ -215,8 +215,8 @@ func off(ctx context.Context) {
 	tracer.Shutdown()
 }
 
-// A driver may make spans of its own below that of its call.
-func TestDriversSpansBelongToTheirCall(t *testing.T) {
+// A driver may add its own spans below the span of its call.
+func TestSpansOfDriversBelongToTheirCall(t *testing.T) {
 	tracer, spans := inMemory(t)
 	ctx, call := tracer.Begin(tracer.Within(t.Context(), Create("u"), "launch", nil), "Create")
 	_, span := tracer.provider.Tracer("driver").Start(ctx, "GET /servers")
@@ -225,12 +225,12 @@ func TestDriversSpansBelongToTheirCall(t *testing.T) {
 	got := spans()
 	inner, outer := named(t, got, "GET /servers"), named(t, got, "cloud Create")
 	if inner.Parent.SpanID() != outer.SpanContext.SpanID() || inner.SpanContext.SpanID() == outer.SpanContext.SpanID() {
-		t.Errorf("the driver's span is %s below %s", inner.SpanContext.SpanID(), inner.Parent.SpanID())
+		t.Errorf("the driver's span has the ID %s and the parent %s", inner.SpanContext.SpanID(), inner.Parent.SpanID())
 	}
 }
 
-// What is no part of an operation, such as the periodic list, makes no trace of its own.
-func TestCallsOfNoOperationAreNotReported(t *testing.T) {
+// Calls that do not belong to an operation, such as the periodic list, have no trace.
+func TestCallsWithoutAnOperationAreNotReported(t *testing.T) {
 	tracer, spans := inMemory(t)
 	ctx := tracer.Within(t.Context(), Operation{}, "", nil)
 	_, call := tracer.Begin(ctx, "List")

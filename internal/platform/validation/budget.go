@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/platform/window"
 )
 
-// The fields of a budget of which each has a reason for its condition Valid.
+// These fields of a budget each have their own reason in its condition Valid.
 var (
 	BudgetSelector     = field.NewPath("spec", "selector")
 	BudgetMaxDisrupted = field.NewPath("spec", "maxDisrupted")
@@ -20,7 +20,7 @@ var (
 	BudgetWindows      = field.NewPath("spec", "windows")
 )
 
-// Budget returns an error for each field of a budget that cannot be understood, those of its selector first.
+// Budget returns an error for each invalid field of a budget. Errors of the selector come first.
 func Budget(b *v1beta1.MachineDisruptionBudget) field.ErrorList {
 	var errs field.ErrorList
 	if _, err := metav1.LabelSelectorAsSelector(&b.Spec.Selector); err != nil {
@@ -28,15 +28,15 @@ func Budget(b *v1beta1.MachineDisruptionBudget) field.ErrorList {
 	}
 	if _, _, ok := MaxDisrupted(b.Spec.MaxDisrupted); !ok {
 		errs = append(errs, field.Invalid(BudgetMaxDisrupted, b.Spec.MaxDisrupted.String(),
-			"must be a number of machines from 0 on, or a percentage from 0% to 100%"))
+			"must be a number of machines that is not negative, or a percentage from 0% to 100%"))
 	}
-	_, wrong := window.Parse(BudgetWindows, b.Spec.Windows)
-	errs = append(errs, wrong...)
+	_, invalid := window.Parse(BudgetWindows, b.Spec.Windows)
+	errs = append(errs, invalid...)
 	switch b.Spec.Apply {
 	case "", v1beta1.ApplyInside:
 	case v1beta1.ApplyOutside:
 		if len(b.Spec.Windows) == 0 {
-			errs = append(errs, field.Required(BudgetWindows, "without windows there is nothing to be outside of"))
+			errs = append(errs, field.Required(BudgetWindows, "must have at least one window if apply is Outside"))
 		}
 	default:
 		errs = append(errs, field.NotSupported(field.NewPath("spec", "apply"), b.Spec.Apply,
@@ -45,7 +45,7 @@ func Budget(b *v1beta1.MachineDisruptionBudget) field.ErrorList {
 	return errs
 }
 
-// MaxDisrupted returns the number that a value stands for, whether it is a percentage, and whether it is valid.
+// MaxDisrupted returns the number in a value, whether it is a percentage, and whether it is valid.
 func MaxDisrupted(value intstr.IntOrString) (n int, percentage, ok bool) {
 	if value.Type == intstr.Int {
 		return value.IntValue(), false, value.IntVal >= 0

@@ -9,7 +9,7 @@ import (
 )
 
 // Rule: kubelet-labels-are-refused.
-func TestLabelsThatSayWhatAHostIsAreRefused(t *testing.T) {
+func TestNodeTemplateRefusesLabelsOfTheKubelet(t *testing.T) {
 	for key, refused := range map[string]bool{
 		"kubernetes.io/os": true, "kubernetes.io/arch": true, "kubernetes.io/hostname": true,
 		"beta.kubernetes.io/os": true, "beta.kubernetes.io/arch": true,

@@ -1,7 +1,8 @@
-// Package validation says what is wrong with an object that the schema admits, as far as the object itself tells.
-// Admission refuses it; a controller that meets it anyway does nothing with it and reports it. Most of it are keys
-// that are Machinist's own, or a single Machine's, and so no part of what people declare: a template that marks each
-// of its machines for deletion would have them made again without end.
+// Package validation finds errors in an object that its schema allows, as far as the object alone shows them. Admission
+// refuses such an object. If a controller gets one anyway, it does nothing with it and reports the error.
+//
+// Most errors are keys that belong to Machinist or to a single Machine, so users must not set them. For example, a
+// template that marked each of its machines for deletion would have them created again and again.
 package validation
 
 import (
@@ -17,30 +18,30 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Keys returns an error for each of the keys that a map at a path has.
+// Keys returns an error for each of the keys that the map at a path contains.
 func Keys(path *field.Path, in map[string]string, keys ...string) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range keys {
 		if _, found := in[key]; found {
-			errs = append(errs, field.Forbidden(path.Key(key), "Machinist sets it"))
+			errs = append(errs, field.Forbidden(path.Key(key), "Machinist sets this key: remove it"))
 		}
 	}
 	return errs
 }
 
-// kubeletLabels are the labels by which a kubelet says what its host is. It, and the controllers of Kubernetes, set
-// them again, and pods are scheduled by them to hosts that can run them.
+// kubeletLabels are the labels by which a kubelet describes its host. The kubelet and the controllers of Kubernetes
+// restore them, and the scheduler uses them to choose hosts that can run a pod.
 var kubeletLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname,
 	"beta.kubernetes.io/os",
 	"beta.kubernetes.io/arch"}
 
-// NodeTemplate returns an error for each key in a node template that Machinist writes on Nodes itself, or that says
-// what the host is.
+// NodeTemplate returns an error for each key of a node template that Machinist itself writes on Nodes, or that
+// describes the host.
 func NodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) field.ErrorList {
 	errs := Keys(path.Child("labels"), n.Labels, v1beta1.NodeLabelMachine)
 	for _, key := range kubeletLabels {
 		if _, found := n.Labels[key]; found {
-			errs = append(errs, field.Forbidden(path.Child("labels").Key(key), "the kubelet sets it from its host: leave it out"))
+			errs = append(errs, field.Forbidden(path.Child("labels").Key(key), "the kubelet sets this label: remove it"))
 		}
 	}
 	errs = append(errs, Keys(path.Child("annotations"), n.Annotations, v1beta1.NodeAnnotationMachine,
@@ -50,18 +51,19 @@ func NodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) field.ErrorList {
 	return append(errs, taints(path.Child("startupTaints"), n.StartupTaints)...)
 }
 
+// taints returns an error for each taint that Machinist itself sets.
 func taints(path *field.Path, taints []corev1.Taint) field.ErrorList {
 	var errs field.ErrorList
 	for i, t := range taints {
 		if t.Key == v1beta1.NodeTaintUninitialized || t.Key == v1beta1.NodeTaintOutdated {
-			errs = append(errs, field.Forbidden(path.Index(i).Child("key"), t.Key+" is Machinist's own"))
+			errs = append(errs, field.Forbidden(path.Index(i).Child("key"), "Machinist sets the taint "+t.Key+": remove it"))
 		}
 	}
 	return errs
 }
 
-// Annotations returns an error for each annotation, at the path of a template's metadata.annotations, that Machinist
-// writes or that is for single Machines.
+// Annotations returns an error for each annotation of a template that Machinist writes, or that is meant for single
+// Machines. The path is that of the template's metadata.annotations.
 func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	errs := Keys(path, in, v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationPreservedFrom, v1beta1.AnnotationMoveTo,
 		v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate, v1beta1.AnnotationNoCreate,
@@ -71,21 +73,21 @@ func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	single := map[string]string{
 		v1beta1.AnnotationDeleteMachine: "deleted first",
 		v1beta1.AnnotationForceDelete:   "deleted without a drain",
-		v1beta1.AnnotationRemediate:     "replaced as soon as it is made",
+		v1beta1.AnnotationRemediate:     "replaced as soon as it is created",
 	}
 	for _, key := range slices.Sorted(maps.Keys(single)) {
 		if _, found := in[key]; found {
 			errs = append(errs, field.Forbidden(path.Key(key), "every machine of the template would be "+single[key]+
-				": put it on single Machines"))
+				": set the annotation on single Machines instead"))
 		}
 	}
 	return errs
 }
 
-// Template returns an error for each key of a template at spec.template that is reserved. Of the labels it refuses
-// only the provider's: a Machine that names another provider would be served by no process, or by one that cannot
-// serve it, and outlive its set. The other labels are in the template of a set that a deployment made, and Machinist
-// overwrites them.
+// Template returns an error for each reserved key of a template at spec.template. Of the reserved labels, it only
+// refuses the provider's label: no process, or one that cannot serve it, would serve a Machine that names another
+// provider, and the Machine would outlive its set. The other labels are in the template of a set that a deployment
+// created, and Machinist overwrites them.
 func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 	path := field.NewPath("spec", "template")
 	metadata := path.Child("metadata")
@@ -94,8 +96,9 @@ func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 	return append(errs, NodeTemplate(path.Child("spec", "node"), &t.Spec.Node)...)
 }
 
-// Selector returns an error for each key by which a deployment's selector selects and which its sets or machines get
-// from Machinist, whatever the template says: what is made would not match, be let go, and be made again without end.
+// Selector returns an error for each key in a deployment's selector that Machinist sets on sets or machines, whatever
+// the template contains. A created set or machine would not match the selector. It would be released, and created again
+// and again.
 func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	own := []string{
 		v1beta1.LabelTemplateHash, v1beta1.LabelMachineDeployment, v1beta1.LabelMachineSet, v1beta1.LabelProvider,
@@ -104,14 +107,14 @@ func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	errs := Keys(path.Child("matchLabels"), s.MatchLabels, own...)
 	for i, e := range s.MatchExpressions {
 		if slices.Contains(own, e.Key) {
-			errs = append(errs, field.Forbidden(path.Child("matchExpressions").Index(i).Child("key"), e.Key+
-				": Machinist sets it"))
+			errs = append(errs, field.Forbidden(path.Child("matchExpressions").Index(i).Child("key"),
+				"Machinist sets the label "+e.Key+": remove the expression"))
 		}
 	}
 	return errs
 }
 
-// misspelled returns the condition of Kubernetes that a type is in another case.
+// misspelled returns the condition of Kubernetes that differs from a type only in case.
 func misspelled(written corev1.NodeConditionType) (corev1.NodeConditionType, bool) {
 	for _, known := range []corev1.NodeConditionType{
 		corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
@@ -124,7 +127,7 @@ func misspelled(written corev1.NodeConditionType) (corev1.NodeConditionType, boo
 	return "", false
 }
 
-// HealthCheck returns an error for each condition of a check that no Node can be unhealthy by.
+// HealthCheck returns an error for each condition of a health check that no unhealthy Node can have.
 func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 	var errs field.ErrorList
 	conditions := field.NewPath("spec", "unhealthyNodeConditions")
@@ -133,9 +136,9 @@ func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 		for _, problem := range validation.IsQualifiedName(string(condition.Type)) {
 			errs = append(errs, field.Invalid(at.Child("type"), condition.Type, problem))
 		}
-		if known, wrong := misspelled(condition.Type); wrong {
+		if known, isMisspelled := misspelled(condition.Type); isMisspelled {
 			errs = append(errs, field.Invalid(at.Child("type"), condition.Type,
-				"no Node has a condition that is spelled so: write "+string(known)))
+				"no Node has a condition with this spelling: write "+string(known)))
 		}
 		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 			errs = append(errs, field.Invalid(at.Child("status"), condition.Status, "a Node that is Ready is not unhealthy"))

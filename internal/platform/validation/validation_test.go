@@ -13,7 +13,7 @@ import (
 )
 
 // Rules: admitted-bad-object-harmless, reserved-keys-refused.
-func TestWhatIsWrongIsNamed(t *testing.T) {
+func TestErrorsNameTheField(t *testing.T) {
 	marked := func(key string) field.ErrorList {
 		meta := v1beta1.TemplateMeta{Annotations: map[string]string{key: ""}}
 		return validation.Template(&v1beta1.MachineTemplateSpec{ObjectMeta: meta})
@@ -21,12 +21,12 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	withNodeTemplate := func(n v1beta1.NodeTemplate) field.ErrorList {
 		return validation.Template(&v1beta1.MachineTemplateSpec{Spec: v1beta1.MachineSpec{Node: n}})
 	}
-	judged := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) field.ErrorList {
+	withCondition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) field.ErrorList {
 		return validation.HealthCheck(&v1beta1.MachineHealthCheck{Spec: v1beta1.MachineHealthCheckSpec{
 			UnhealthyNodeConditions: []v1beta1.UnhealthyNodeCondition{{Type: kind, Status: status}},
 		}})
 	}
-	selected := func(key string) field.ErrorList {
+	withSelector := func(key string) field.ErrorList {
 		return validation.Selector(field.NewPath("spec", "selector"),
 			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: "pool", Operator: metav1.LabelSelectorOpExists}, {Key: key, Operator: metav1.LabelSelectorOpDoesNotExist},
@@ -44,10 +44,10 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"spec.template.spec.node.annotations[machinist.dev/update-requested]": withNodeTemplate(v1beta1.NodeTemplate{Annotations: map[string]string{v1beta1.NodeAnnotationUpdateRequested: ""}}),
 		"spec.template.spec.node.taints[1].key":                               withNodeTemplate(v1beta1.NodeTemplate{Taints: taint(v1beta1.NodeTaintOutdated)}),
 		"spec.template.spec.node.startupTaints[1].key":                        withNodeTemplate(v1beta1.NodeTemplate{StartupTaints: taint(v1beta1.NodeTaintUninitialized)}),
-		"spec.unhealthyNodeConditions[0].status":                              judged(corev1.NodeReady, corev1.ConditionTrue),
-		"spec.unhealthyNodeConditions[0].type":                                judged("my condition", corev1.ConditionTrue),
-		"spec.unhealthyNodeConditions[0].type ":                               judged("ready", corev1.ConditionTrue),
-		"spec.selector.matchExpressions[1].key":                               selected(v1beta1.LabelTemplateHash),
+		"spec.unhealthyNodeConditions[0].status":                              withCondition(corev1.NodeReady, corev1.ConditionTrue),
+		"spec.unhealthyNodeConditions[0].type":                                withCondition("my condition", corev1.ConditionTrue),
+		"spec.unhealthyNodeConditions[0].type ":                               withCondition("ready", corev1.ConditionTrue),
+		"spec.selector.matchExpressions[1].key":                               withSelector(v1beta1.LabelTemplateHash),
 	} {
 		if len(errs) != 1 || errs[0].Field != strings.TrimSpace(field) {
 			t.Errorf("%s: %v", field, errs)
@@ -57,11 +57,11 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"the labels of a deployment's set": validation.Template(&v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{
 			Labels: map[string]string{v1beta1.LabelTemplateHash: "x", v1beta1.LabelMachineDeployment: "d"},
 		}}),
-		"preserve":            marked(v1beta1.AnnotationPreserve),
-		"a taint of a person": withNodeTemplate(v1beta1.NodeTemplate{Taints: taint("example.com/a")}),
-		"not ready":           judged(corev1.NodeReady, corev1.ConditionFalse),
-		"a condition of a person": judged("readyForWork",
-			corev1.ConditionFalse), "a label of a person": selected("tier"),
+		"preserve":          marked(v1beta1.AnnotationPreserve),
+		"a taint of a user": withNodeTemplate(v1beta1.NodeTemplate{Taints: taint("example.com/a")}),
+		"not ready":         withCondition(corev1.NodeReady, corev1.ConditionFalse),
+		"a condition of a user": withCondition("readyForWork",
+			corev1.ConditionFalse), "a label of a user": withSelector("tier"),
 	} {
 		if len(errs) > 0 {
 			t.Errorf("%s: %v", name, errs)

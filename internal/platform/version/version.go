@@ -1,4 +1,4 @@
-// Package version tells which version a program is, for its flag --version.
+// Package version returns the version of a program, for its flag --version.
 package version
 
 import (
@@ -8,19 +8,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// core is the module of Machinist itself. A provider of somebody else has it among its dependencies.
+// core is the module path of Machinist. A provider in another module has it among its dependencies.
 const core = "machinist.dev/machinist"
 
-// release and commit are set by who builds a release: go build -ldflags "-X
-// machinist.dev/machinist/internal/platform/version.release=v1.2.3". Images set both. The Go command itself writes the commit
-// into a program only where it builds in a clone, and not in a working tree of one. A commit with the suffix "-dirty"
-// had changes that were not committed.
+// release and commit are set by release builds: go build -ldflags "-X
+// machinist.dev/machinist/internal/platform/version.release=v1.2.3". Image builds set both. The Go command itself only
+// records the commit when it builds in a clone, and not in a linked working tree. The suffix "-dirty" of a commit means
+// that there were uncommitted changes.
 var release, commit string
 
 // API is the version of the API that the programs of this version serve and use.
 const API = v1beta1.GroupName + "/" + v1beta1.Version
 
-// Release returns the release that the running program is of, such as "v1.2.3", or "development".
+// Release returns the release of the running program, such as "v1.2.3", or "development".
 func Release() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -39,8 +39,8 @@ func String() string {
 	return describe(release, commit, info)
 }
 
-// describe says what a program's build information tells. The Go command writes no commit into it where it builds
-// outside of a repository.
+// describe returns the version for a program's build information. The Go command records no commit if it builds outside
+// of a repository.
 func describe(release, commit string, info *debug.BuildInfo) string {
 	var details []string
 	settings := map[string]string{}
@@ -71,6 +71,7 @@ func describe(release, commit string, info *debug.BuildInfo) string {
 	return name(release, info) + " (" + strings.Join(details, ", ") + ")"
 }
 
+// name returns the release, or else the version of the main module.
 func name(release string, info *debug.BuildInfo) string {
 	switch {
 	case release != "":

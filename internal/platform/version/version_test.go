@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheVersionIsWhatTheBuildTells(t *testing.T) {
+func TestDescribe(t *testing.T) {
 	checkout := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123"},
 		{Key: "vcs.modified", Value: "false"}}
 	changed := []debug.BuildSetting{checkout[0], {Key: "vcs.modified", Value: "true"}}
@@ -25,7 +25,7 @@ func TestTheVersionIsWhatTheBuildTells(t *testing.T) {
 		{"an image of a checkout with changes", "v1.2.3", "fedcba9876543210-dirty", debug.BuildInfo{Settings: checkout},
 			"v1.2.3 (commit fedcba987654, with local changes, API machinist.dev/v1beta1)"},
 		{"installed as a module", "", "", debug.BuildInfo{Main: debug.Module{Path: core, Version: "v1.2.3"}}, "v1.2.3 (API machinist.dev/v1beta1)"},
-		{"a provider of somebody else", "", "",
+		{"a provider in another module", "", "",
 			debug.BuildInfo{Main: debug.Module{Path: "example.com/provider", Version: "v0.1.0"},
 				Deps: []*debug.Module{{Path: "example.com/other", Version: "v9.9.9"}, {Path: core, Version: "v1.2.3"}}},
 			"v0.1.0 (machinist v1.2.3, API machinist.dev/v1beta1)"},
@@ -38,7 +38,7 @@ func TestTheVersionIsWhatTheBuildTells(t *testing.T) {
 	}
 }
 
-func TestARunningProgramHasAVersion(t *testing.T) {
+func TestStringOfTheRunningProgram(t *testing.T) {
 	if String() == "" {
 		t.Error("String() is empty")
 	}

@@ -1,3 +1,3 @@
-// Package versionskew checks the versions of kubelets against the API server of the cluster in which they register, by
-// the version skew policy of Kubernetes (https://kubernetes.io/releases/version-skew-policy/).
+// Package versionskew compares the versions of kubelets with the version of the API server at which they register,
+// according to the version skew policy of Kubernetes (https://kubernetes.io/releases/version-skew-policy/).
 package versionskew

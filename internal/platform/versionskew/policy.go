@@ -8,11 +8,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// mostOlder is how many minor versions a kubelet may be older than the API server.
+// mostOlder is how many minor versions older than the API server a kubelet may be.
 const mostOlder = 3
 
-// Violation says why a kubelet must not register with an API server of the other version, and what to do. It is empty
-// if the kubelet may register, and if either version is unknown. Patch versions do not count.
+// Violation returns why a kubelet must not register with an API server of another version, and what to do. It returns
+// "" if the kubelet may register or if either version is unknown. Patch versions do not matter.
 func Violation(kubelet, server string) string {
 	k, err := version.ParseSemantic(kubelet)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestThePolicy(t *testing.T) {
+func TestViolation(t *testing.T) {
 	for name, c := range map[string]struct {
 		kubelet, server string
-		violation       string // a part of it; empty if there is none
+		violation       string // a part of the violation; empty if there is none
 		advice          string
 	}{
 		"the same version": {"v1.36.3", "v1.36.3", "", ""},
@@ -27,9 +27,9 @@ func TestThePolicy(t *testing.T) {
 		"a server of a managed service":     {"v1.36.1", "v1.36.3-eks-4096722", "", ""},
 		"a release candidate of the server": {"v1.37.0", "v1.37.0-rc.1", "", ""},
 		"no kubelet version":                {"", "v1.36.3", "", ""},
-		"a kubelet version of no form":      {"latest", "v1.36.3", "", ""},
+		"an invalid kubelet version":        {"latest", "v1.36.3", "", ""},
 		"an unknown server":                 {"v1.99.0", "", "", ""},
-		"a server version of no form":       {"v1.99.0", "unknown", "", ""},
+		"an invalid server version":         {"v1.99.0", "unknown", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Violation(c.kubelet, c.server)

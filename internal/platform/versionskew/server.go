@@ -9,34 +9,36 @@ import (
 )
 
 const (
-	// Poll is how often to ask for the version of an API server again while something waits for another one: changes of
-	// it have no events. For that long an answer is used.
+	// Poll is how long the version of an API server is cached. A controller that waits for another version must ask again
+	// after this time, because a change of the version causes no event.
 	Poll = time.Minute
-	// retryAfter is how long no question follows one without an answer.
+	// retryAfter is the shortest time between a failed request and the next one.
 	retryAfter = 30 * time.Second
-	// answerTimeout bounds how long an API server that does not answer delays a caller.
+	// answerTimeout is how long an API server that does not answer delays a caller.
 	answerTimeout = 2 * time.Second
 )
 
-// Server knows the version of an API server. It asks for it only when it is called, and at most once for each Poll.
+// Server returns the version of an API server. It requests the version only when it is called, and at most once per
+// Poll.
 type Server struct {
 	ask   func(context.Context) (string, error)
 	clock clock.PassiveClock
-	// asking holds an element while a caller asks. Others wait until then, or until their own time is over.
+	// asking contains an element while a caller requests the version. Other callers wait for it, or until their own time
+	// is over.
 	asking chan struct{}
 
 	mu      sync.Mutex
 	version string
-	next    time.Time // when to ask again
+	next    time.Time // of the next request
 }
 
-// NewServer returns a Server that asks by the function.
+// NewServer returns a Server that requests the version with ask.
 func NewServer(ask func(context.Context) (string, error), now clock.PassiveClock) *Server {
 	return &Server{ask: ask, clock: now, asking: make(chan struct{}, 1)}
 }
 
-// Version returns the version as the API server states it, such as v1.36.3. While the API server does not answer, it is
-// the last one that is known; empty if none is.
+// Version returns the version as the API server reports it, such as v1.36.3. If the API server does not answer, it
+// returns the last known version, or "" if there is none.
 func (s *Server) Version(ctx context.Context) string {
 	version, current := s.known()
 	if current {
@@ -51,7 +53,7 @@ func (s *Server) Version(ctx context.Context) string {
 		return version
 	}
 	if version, current = s.known(); current {
-		return version // Another caller has asked meanwhile.
+		return version // Another caller has requested the version in the meantime.
 	}
 	answer, err := s.ask(ctx)
 	s.mu.Lock()
@@ -64,7 +66,7 @@ func (s *Server) Version(ctx context.Context) string {
 	return s.version
 }
 
-// known returns the last version, and whether it is too early to ask again.
+// known returns the last known version, and whether it is current enough to be used without a request.
 func (s *Server) known() (version string, current bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

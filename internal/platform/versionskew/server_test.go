@@ -12,7 +12,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestAVersionIsAskedForAtMostOnceForEachPoll(t *testing.T) {
+func TestTheVersionIsRequestedAtMostOncePerPoll(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	asked, answer, failure := 0, "v1.36.3", error(nil)
 	s := NewServer(func(context.Context) (string, error) { asked++; return answer, failure }, clock)
@@ -20,7 +20,7 @@ func TestAVersionIsAskedForAtMostOnceForEachPoll(t *testing.T) {
 		t.Helper()
 		clock.SetTime(clock.Now().Add(pass))
 		if got := s.Version(t.Context()); got != want || asked != wantAsked {
-			t.Errorf("Version() = %q after %d questions, want %q after %d", got, asked, want, wantAsked)
+			t.Errorf("Version() = %q after %d requests, want %q after %d", got, asked, want, wantAsked)
 		}
 	}
 	step(0, "v1.36.3", 1)
@@ -35,7 +35,7 @@ func TestAVersionIsAskedForAtMostOnceForEachPoll(t *testing.T) {
 	step(retryAfter, "v1.38.0", 5)
 }
 
-func TestNoVersionIsKnownOfAServerThatNeverAnswered(t *testing.T) {
+func TestTheVersionIsEmptyIfTheServerNeverAnswered(t *testing.T) {
 	s := NewServer(func(context.Context) (string, error) { return "v0", errors.New("unreachable") },
 		clocktesting.NewFakePassiveClock(time.Unix(1, 0)))
 	if got := s.Version(t.Context()); got != "" {
@@ -43,8 +43,8 @@ func TestNoVersionIsKnownOfAServerThatNeverAnswered(t *testing.T) {
 	}
 }
 
-// A server that does not answer delays each of its callers for a moment only, however many they are.
-func TestASilentServerDelaysCallersForAMoment(t *testing.T) {
+// A server that does not answer delays each of its callers only briefly, however many callers there are.
+func TestASilentServerDelaysCallersBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		s := NewServer(func(ctx context.Context) (string, error) {
@@ -63,7 +63,7 @@ func TestASilentServerDelaysCallersForAMoment(t *testing.T) {
 		}
 		callers.Wait()
 		if took := time.Since(began); took > answerTimeout || asked.Load() != 1 {
-			t.Errorf("ten callers waited %s for %d questions, want at most %s and one", took, asked.Load(), answerTimeout)
+			t.Errorf("ten callers waited %s for %d requests, want at most %s and one request", took, asked.Load(), answerTimeout)
 		}
 	})
 }

@@ -13,17 +13,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// wall is a clock on a wall that somebody watches minute by minute, with a list of cron fields in the hand.
-type wall struct {
+// wallClock computes the openings of a window by checking the local time of every minute against the cron fields. It is
+// slow and simple, unlike the package.
+type wallClock struct {
 	fields   [5]string
 	zone     *time.Location
 	duration time.Duration
 }
 
-// ranges of the fields, for a star.
+// ranges are the ranges of the fields, for a star.
 var ranges = [5][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}}
 
-// valuesOf returns the values that a field of numbers, ranges, steps and stars has.
+// valuesOf returns the values of a field of numbers, ranges, steps and stars.
 func valuesOf(t testing.TB, text string, bounds [2]int) map[int]bool {
 	values := map[int]bool{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -54,8 +55,8 @@ func number(t testing.TB, text string) int {
 	return n
 }
 
-// opens returns the times from one time to another at which the clock has the window open anew.
-func (w wall) opens(t testing.TB, from, to time.Time) []time.Time {
+// opens returns the times in an interval at which the window opens.
+func (w wallClock) opens(t testing.TB, from, to time.Time) []time.Time {
 	var values [5]map[int]bool
 	for i := range values {
 		values[i] = valuesOf(t, w.fields[i], ranges[i])
@@ -76,7 +77,7 @@ func (w wall) opens(t testing.TB, from, to time.Time) []time.Time {
 		}
 		return values[0][c.Minute()] && values[1][c.Hour()] && values[3][int(c.Month())] && dayMatches
 	}
-	// reads returns what the clock reads, as if it showed UTC.
+	// reads returns the local time as if it were UTC.
 	reads := func(at time.Time) time.Time {
 		l := at.In(w.zone)
 		return time.Date(l.Year(), l.Month(), l.Day(), l.Hour(), l.Minute(), 0, 0, time.UTC)
@@ -97,8 +98,8 @@ func (w wall) opens(t testing.TB, from, to time.Time) []time.Time {
 	return found
 }
 
-// open returns for each minute from one time to another whether one of the clocks has its window open.
-func open(t testing.TB, clocks []wall, from, to time.Time) []bool {
+// open returns for each minute of an interval whether one of the windows is open.
+func open(t testing.TB, clocks []wallClock, from, to time.Time) []bool {
 	minutes := make([]bool, int(to.Sub(from)/time.Minute)+1)
 	for _, c := range clocks {
 		for _, opened := range c.opens(t, from.Add(-c.duration), to) {
@@ -112,6 +113,7 @@ func open(t testing.TB, clocks []wall, from, to time.Time) []bool {
 	return minutes
 }
 
+// of returns a window of the API.
 func of(schedule, zone, duration string) v1beta1.DisruptionWindow {
 	d, err := time.ParseDuration(duration)
 	if err != nil {
@@ -120,7 +122,7 @@ func of(schedule, zone, duration string) v1beta1.DisruptionWindow {
 	return v1beta1.DisruptionWindow{Schedule: schedule, TimeZone: zone, Duration: metav1.Duration{Duration: d}}
 }
 
-// parsed returns the set of windows that have to be right.
+// parsed returns the set of windows, which must be valid.
 func parsed(t testing.TB, windows ...v1beta1.DisruptionWindow) Set {
 	t.Helper()
 	set, errs := Parse(field.NewPath("spec", "windows"), windows)

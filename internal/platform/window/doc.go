@@ -1,6 +1,6 @@
 // Package window computes when the windows of a MachineDisruptionBudget are open.
 //
-// A window opens by the clock on a wall in its time zone: whenever that clock reads a time of the schedule, or jumps
-// over one because daylight saving begins. It stays open for its duration of elapsed time. A Set is open while at
-// least one of its windows is, so windows that overlap or touch are one.
+// A window opens by the local time in its time zone: whenever the local time equals a time of the schedule, or skips
+// one because daylight saving time begins. It stays open for its duration in elapsed time. A Set is open while at least
+// one of its windows is open, so windows that overlap or adjoin count as one.
 package window

@@ -16,51 +16,51 @@ const (
 	secondsOfYear = 366 * secondsOfDay
 )
 
-// schedule has a bit for each value of each field of cron.
+// schedule contains a bit for each allowed value of each cron field.
 type schedule struct {
 	minute, hour, day, month, weekday uint64
-	// either is whether a day matches by its day of the month or by its day of the week; else it has to match by both.
+	// either means that a day matches if its day of the month or its day of the week matches. Otherwise both must match.
 	either bool
 }
 
-// starBit is what the parser sets in a field that admits every value.
+// starBit is the bit that the parser sets in a field that allows every value.
 const starBit = 1 << 63
 
-// parser knows no seconds. Descriptors are those of cron, such as @daily.
+// parser parses the five fields without seconds, and the descriptors of cron, such as @daily.
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// parseSchedule returns the schedule that a text stands for. It refuses what has no time of its own, and what never
-// comes.
+// parseSchedule parses a schedule. It refuses a schedule with a time zone, one without fixed times, and one that never
+// matches.
 func parseSchedule(text string) (schedule, error) {
 	switch {
 	case strings.Contains(text, "TZ="):
-		return schedule{}, errors.New("must have no time zone: write it into timeZone")
+		return schedule{}, errors.New("must not contain a time zone: set timeZone instead")
 	case strings.HasPrefix(text, "@every"):
-		return schedule{}, errors.New("@every has no time to begin at: write the five fields of cron, such as 0 22 * * 1-5")
+		return schedule{}, errors.New("@every has no start time: use the five fields of cron, such as 0 22 * * 1-5")
 	}
 	parsed, err := parser.Parse(text)
 	if err != nil {
-		return schedule{}, fmt.Errorf("must be the five fields of cron, such as 0 22 * * 1-5: %w", err)
+		return schedule{}, fmt.Errorf("must consist of the five fields of cron, such as 0 22 * * 1-5: %w", err)
 	}
 	fields, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
-		return schedule{}, errors.New("must be the five fields of cron, such as 0 22 * * 1-5")
+		return schedule{}, errors.New("must consist of the five fields of cron, such as 0 22 * * 1-5")
 	}
 	s := schedule{
 		minute: fields.Minute &^ starBit, hour: fields.Hour &^ starBit, day: fields.Dom &^ starBit,
 		month: fields.Month &^ starBit, weekday: fields.Dow &^ starBit,
 		either: fields.Dom&starBit == 0 && fields.Dow&starBit == 0,
 	}
-	// 2000 was a leap year: every date there is was in it, and every month had every day of the week.
+	// 2000 was a leap year. It contains every possible date, and each of its months contains every day of the week.
 	year := time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
 	if _, ok := s.next(year, year+secondsOfYear); !ok {
-		return schedule{}, errors.New("never comes: no month that it names has such a day, or a field is empty")
+		return schedule{}, errors.New("never matches: none of its months has such a day, or a field is empty")
 	}
 	return s, nil
 }
 
-// next returns the first time of the schedule that a clock on a wall reads from a time on and before an end. Such
-// times are in seconds, as if the clock showed UTC.
+// next returns the first local time of the schedule at or after from and before end. Local times are in seconds, as if
+// they were UTC.
 func (s *schedule) next(from, end int64) (int64, bool) {
 	minute := -quotient(-from, 60)
 	day, ofDay := quotient(minute, minutesOfDay), int(minute-quotient(minute, minutesOfDay)*minutesOfDay)
@@ -81,7 +81,7 @@ func (s *schedule) next(from, end int64) (int64, bool) {
 	return 0, false
 }
 
-// previous returns the last time of the schedule that a clock on a wall reads from a beginning on and until a time.
+// previous returns the last local time of the schedule at or before until and not before begin.
 func (s *schedule) previous(until, begin int64) (int64, bool) {
 	minute := quotient(until, 60)
 	day := quotient(minute, minutesOfDay)
@@ -108,7 +108,7 @@ func (s *schedule) matches(date time.Time) bool {
 	return month && day && weekday
 }
 
-// nextOfDay returns the first minute of a matching day from one on.
+// nextOfDay returns the first minute at or after from on a matching day.
 func (s *schedule) nextOfDay(from int) (int, bool) {
 	hour := from / 60
 	if s.hour&(1<<uint(hour)) != 0 {
@@ -123,7 +123,7 @@ func (s *schedule) nextOfDay(from int) (int, bool) {
 	return (hour+1+bits.TrailingZeros64(later))*60 + bits.TrailingZeros64(s.minute), true
 }
 
-// previousOfDay returns the last minute of a matching day until one.
+// previousOfDay returns the last minute at or before until on a matching day.
 func (s *schedule) previousOfDay(until int) (int, bool) {
 	hour := until / 60
 	if s.hour&(1<<uint(hour)) != 0 {
@@ -138,7 +138,7 @@ func (s *schedule) previousOfDay(until int) (int, bool) {
 	return (bits.Len64(earlier)-1)*60 + bits.Len64(s.minute) - 1, true
 }
 
-// longestPause returns the most minutes between two times of the schedule on one day.
+// longestPause returns the greatest number of minutes between two consecutive times of the schedule on one day.
 func (s *schedule) longestPause() int {
 	longest, last := 0, -1
 	for m, ok := s.nextOfDay(0); ok; {
@@ -153,7 +153,7 @@ func (s *schedule) longestPause() int {
 	return longest
 }
 
-// quotient rounds down, also below zero.
+// quotient returns a/b rounded down, also for negative numbers.
 func quotient(a, b int64) int64 {
 	q := a / b
 	if a%b != 0 && (a < 0) != (b < 0) {

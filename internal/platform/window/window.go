@@ -16,35 +16,34 @@ const (
 )
 
 const (
-	// farthest is how far ahead a schedule may come next, in seconds: 29 February is up to eight years away.
+	// farthest is how far ahead the next time of a schedule may be, in seconds. 29 February is up to eight years away.
 	farthest = 9 * secondsOfYear
-	// horizon is how far ahead a set is followed that stays open, in seconds.
+	// horizon is how far ahead a set that stays open is followed, in seconds.
 	horizon = 400 * secondsOfDay
-	// maxSteps is how often a set that stays open is followed to where one of its windows ends.
+	// maxSteps is how many windows of a set that stays open are followed.
 	maxSteps = 5_000
 )
 
-// Window is a time that comes again.
+// Window is a recurring time.
 type Window struct {
 	schedule schedule
 	zone     *time.Location
-	// duration in seconds.
+	// duration is in seconds.
 	duration int64
-	// coversDay is whether the window stays open from any of its times to the last one of that day.
+	// coversDay means that the windows of one day overlap or adjoin, from any of its times to the last one.
 	coversDay bool
 }
 
-// Set is windows that are open while one of them is.
+// Set is a set of windows. It is open while at least one of them is open.
 type Set []Window
 
-// Parse returns the windows at a path, and an error for each field of them that cannot be understood. It returns the
-// windows that can be.
+// Parse returns the valid windows at a path, and an error for each invalid field of the others.
 func Parse(path *field.Path, windows []v1beta1.DisruptionWindow) (Set, field.ErrorList) {
 	var errs field.ErrorList
 	var set Set
 	for i := range windows {
-		w, wrong := parse(path.Index(i), &windows[i])
-		if errs = append(errs, wrong...); len(wrong) == 0 {
+		w, invalid := parse(path.Index(i), &windows[i])
+		if errs = append(errs, invalid...); len(invalid) == 0 {
 			set = append(set, w)
 		}
 	}
@@ -66,7 +65,7 @@ func parse(path *field.Path, in *v1beta1.DisruptionWindow) (Window, field.ErrorL
 	case d < MinDuration || d > MaxDuration:
 		errs = append(errs, field.Invalid(path.Child("duration"), d.String(), "must be from 1m to 168h"))
 	case d%time.Second != 0:
-		errs = append(errs, field.Invalid(path.Child("duration"), d.String(), "must be whole seconds"))
+		errs = append(errs, field.Invalid(path.Child("duration"), d.String(), "must be a whole number of seconds"))
 	}
 	if len(errs) > 0 {
 		return Window{}, errs
@@ -76,7 +75,8 @@ func parse(path *field.Path, in *v1beta1.DisruptionWindow) (Window, field.ErrorL
 	return w, nil
 }
 
-// loadZone returns the zone of a name. The library also knows Local, a different zone on each computer.
+// loadZone returns the time zone of a name. It refuses Local, which the library accepts, but which is a different zone
+// on each computer.
 func loadZone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, errors.New("unknown time zone Local")
@@ -84,15 +84,15 @@ func loadZone(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// Open reports whether one of the windows is open at a time.
+// Open reports whether at least one of the windows is open at a time.
 func (s Set) Open(t time.Time) bool {
 	_, open := s.covered(t.Unix(), &period{})
 	return open
 }
 
-// NextChange returns when the set opens or closes next after a time. It returns false for a set that does neither:
-// it has no windows, or one always opens before the others close. A set that stays open is followed for 400 days, and
-// for 5,000 of its windows.
+// NextChange returns when the set opens or closes next after a time. It returns false if the set never does: because it
+// has no windows, or because it always stays open. A set that stays open is followed for 400 days and for 5,000
+// windows.
 func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	if len(s) == 0 {
 		return time.Time{}, false
@@ -121,7 +121,7 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// covered reports whether the set is open at a time, and until when it stays so at least.
+// covered reports whether the set is open at a time, and a time until which it stays open at least.
 func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	for i := range s {
 		if end, ok := s[i].covered(at, p); ok {
@@ -131,8 +131,9 @@ func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	return until, open
 }
 
-// covered reports whether the window is open at a time, and until when it stays so at least. What follows on the same
-// day is taken in where that is cheap, because a schedule may have a time in each minute.
+// covered reports whether the window is open at a time, and a time until which it stays open at least. If the windows
+// of a day overlap or adjoin, the result includes all later ones of that day. A schedule may have a time in every
+// minute, so this saves many steps.
 func (w *Window) covered(at int64, p *period) (until int64, open bool) {
 	opened, ok := w.previous(at, at-w.duration+1, p)
 	if !ok {
@@ -140,9 +141,9 @@ func (w *Window) covered(at int64, p *period) (until int64, open bool) {
 	}
 	if w.coversDay {
 		p.move(w.zone, opened)
-		wall := opened + p.offset
-		midnight := (quotient(wall, secondsOfDay) + 1) * secondsOfDay
-		if last, ok := w.schedule.previous(midnight-1, wall); ok && last-p.offset < p.end {
+		local := opened + p.offset
+		midnight := (quotient(local, secondsOfDay) + 1) * secondsOfDay
+		if last, ok := w.schedule.previous(midnight-1, local); ok && last-p.offset < p.end {
 			opened = last - p.offset
 		}
 	}

@@ -8,13 +8,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// zones change their clocks in every way there is: by an hour on either side of the equator, by half an hour, into
-// the next day, around midnight, or never.
+// zones cover all kinds of clock changes: by an hour in both hemispheres, by half an hour, into the next day, around
+// midnight, and never.
 var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Sydney", "Australia/Lord_Howe",
 	"America/Nuuk", "America/Sao_Paulo", "Asia/Kathmandu", "Pacific/Apia", "Africa/Casablanca"}
 
-// FuzzWindowsAgainstAClock compares sets of windows with a clock that is watched minute by minute (rule
-// windows-by-the-wall-clock).
+// FuzzWindowsAgainstAClock compares sets of windows with a wallClock (rule windows-by-the-wall-clock).
 func FuzzWindowsAgainstAClock(f *testing.F) {
 	for i, at := range []string{
 		"2026-03-28T20:00:00Z", "2026-10-24T20:00:00Z", // Berlin and Nuuk
@@ -33,13 +32,13 @@ func FuzzWindowsAgainstAClock(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, unix int64, zone uint8, one, two uint16, days uint8, minutes uint16) {
-		// Before 1980 there are offsets that are no whole minutes.
+		// Before 1980, some offsets are not whole minutes.
 		from := time.Unix(320_000_000+abs(unix)%3_000_000_000, 0).UTC().Truncate(time.Minute)
 		windows := []v1beta1.DisruptionWindow{
 			window(one, days, zones[int(zone)%len(zones)], minutes),
 			window(two, days/3, zones[int(zone/16)%len(zones)], minutes/7),
 		}
-		var clocks []wall
+		var clocks []wallClock
 		for i := range windows {
 			clocks = append(clocks, clockOf(t, &windows[i]))
 		}
@@ -49,7 +48,7 @@ func FuzzWindowsAgainstAClock(f *testing.F) {
 		for i, isOpen := range expected {
 			at := from.Add(time.Duration(i) * time.Minute)
 			if set.Open(at) != isOpen || set.Open(at.Add(59*time.Second+999)) != isOpen {
-				t.Fatalf("%+v at %v: open is %t", windows, at, set.Open(at))
+				t.Fatalf("%+v at %v: Open() = %t", windows, at, set.Open(at))
 			}
 			if isOpen != expected[0] && change == len(expected) {
 				change = i
@@ -57,15 +56,15 @@ func FuzzWindowsAgainstAClock(f *testing.F) {
 		}
 		next, found := set.NextChange(from)
 		if change < len(expected) && (!found || !next.Equal(from.Add(time.Duration(change)*time.Minute))) {
-			t.Errorf("%+v from %v: next change %v (%t), not at minute %d", windows, from, next, found, change)
+			t.Errorf("%+v from %v: NextChange() = %v (%t), want minute %d", windows, from, next, found, change)
 		}
 		if change == len(expected) && found && !next.After(from.Add(span*time.Minute)) {
-			t.Errorf("%+v from %v: there is no change at %v", windows, from, next)
+			t.Errorf("%+v from %v: NextChange() = %v, want no change until then", windows, from, next)
 		}
 	})
 }
 
-// window makes a window of a few numbers: many have times in the hours in which clocks change.
+// window returns a window for a few numbers. Many of these windows have times in the hours in which clocks change.
 func window(a uint16, b uint8, zone string, minutes uint16) v1beta1.DisruptionWindow {
 	minute := []string{"0", "30", "*", "*/7", "1-59/2", "15,45", "59", "0,1,2", "10-20"}[a%9]
 	hour := []string{"2", "*", "0", "23", "1-3", "*/5", "2,14", "22"}[a/9%8]
@@ -76,12 +75,12 @@ func window(a uint16, b uint8, zone string, minutes uint16) v1beta1.DisruptionWi
 		fmt.Sprintf("%dm", 1+int(minutes)%(7*24*60)))
 }
 
-func clockOf(t testing.TB, w *v1beta1.DisruptionWindow) wall {
+func clockOf(t testing.TB, w *v1beta1.DisruptionWindow) wallClock {
 	zone, err := time.LoadLocation(w.TimeZone)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := wall{zone: zone, duration: w.Duration.Duration}
+	c := wallClock{zone: zone, duration: w.Duration.Duration}
 	if n, err := fmt.Sscan(w.Schedule, &c.fields[0], &c.fields[1], &c.fields[2], &c.fields[3], &c.fields[4]); n != 5 {
 		t.Fatal(err)
 	}

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// period is a time in which a zone has one offset, or a part of it.
+// period is a time, or a part of it, during which a zone has one offset from UTC.
 type period struct {
 	zone               *time.Location
 	begin, end, offset int64
 }
 
-// move makes it the period of a zone that has a time. It costs nothing if it is that already: the library parses the
-// rule of a zone for each time that is later than its tables.
+// move sets p to the period of a zone that contains a time. It costs nothing if p already contains it. Otherwise it is
+// expensive, because for times after the last entry of its tables, the library parses the rule of the zone each time.
 func (p *period) move(zone *time.Location, at int64) {
 	if p.zone == zone && p.begin <= at && at < p.end {
 		return
@@ -31,25 +31,25 @@ func (p *period) move(zone *time.Location, at int64) {
 	if !end.IsZero() {
 		p.end = end.Unix()
 	}
-	// Where a zone goes by a rule, the library ends a period with the 365th day of the year: too early in a leap year.
-	// No rule changes an offset around New Year.
+	// For zones with a rule, the library ends a period with the 365th day of the year, which is too early in a leap year.
+	// No rule changes the offset around New Year.
 	if p.end <= at {
 		p.end = at + secondsOfDay
 	}
 }
 
-// next returns the first time at which the window opens, not before the one given.
+// next returns the first time at or after from at which the window opens.
 func (w *Window) next(from int64, p *period) (int64, bool) {
 	for at := from; at <= from+farthest; {
 		p.move(w.zone, at)
 		end, offset := min(p.end, from+farthest+1), p.offset
-		if wall, ok := w.schedule.next(at+offset, end+offset); ok {
-			return wall - offset, true
+		if local, ok := w.schedule.next(at+offset, end+offset); ok {
+			return local - offset, true
 		}
 		if end < p.end {
 			break
 		}
-		// The clock jumps ahead: what it skips counts as the moment after.
+		// The local time jumps ahead. The window opens after the jump if the jump skips a time of the schedule.
 		p.move(w.zone, end)
 		if p.offset > offset {
 			if _, ok := w.schedule.next(end+offset, end+p.offset); ok {
@@ -61,13 +61,13 @@ func (w *Window) next(from int64, p *period) (int64, bool) {
 	return 0, false
 }
 
-// previous returns the last time at which the window opened, from a beginning on and until a time.
+// previous returns the last time at or before until, and not before begin, at which the window opened.
 func (w *Window) previous(until, begin int64, p *period) (int64, bool) {
 	for at := until; at >= begin; {
 		p.move(w.zone, at)
 		start, offset := max(p.begin, begin), p.offset
-		if wall, ok := w.schedule.previous(at+offset, start+offset); ok {
-			return wall - offset, true
+		if local, ok := w.schedule.previous(at+offset, start+offset); ok {
+			return local - offset, true
 		}
 		if start > p.begin {
 			break

@@ -10,21 +10,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// OwnWrites knows a reconciler's own writes of each object whose events have yet to come. What a reconciler writes
-// into a status is no change to it; the same written by the process before it, which a late cache shows only now, is.
-// The zero value is ready to use.
+// OwnWrites records a reconciler's own writes to each object until their events arrive. A reconciler's own write of a
+// status need not trigger it again. The same write by the previous process, whose event arrives only now, must. The
+// zero value is ready to use.
 //
-// It knows more than the last one: where a second write is made before the event of the first has come, that event
-// would be taken for another's, the pass that it triggers would write as well, and so on for ever.
+// OwnWrites records more than the last write. Otherwise, if a second write is made before the event of the first one
+// arrives, that event would look like another client's write. It would trigger a pass, which would write again, and so
+// on.
 type OwnWrites struct {
 	mu       sync.Mutex
 	versions map[types.UID][]string
 }
 
-// maxPending bounds what is known of one object: a cache may stand still.
+// maxPending is the greatest number of recorded writes per object, because a cache may receive no events for a long
+// time.
 const maxPending = 16
 
-// Record notes an object as a write of this reconciler returned it.
+// Record records an object as returned by a write of this reconciler.
 func (e *OwnWrites) Record(o client.Object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -35,7 +37,8 @@ func (e *OwnWrites) Record(o client.Object) {
 	e.versions[o.GetUID()] = versions[max(0, len(versions)-maxPending):]
 }
 
-// consume reports whether the object is as this reconciler wrote it. What it wrote before that never comes any more.
+// consume reports whether this reconciler wrote the object in this version. It forgets this write and all earlier ones,
+// because their events can no longer arrive.
 func (e *OwnWrites) consume(o client.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,8 +55,9 @@ func (e *OwnWrites) consume(o client.Object) bool {
 	return true
 }
 
-// Filter lets through what news lets through, and whatever else others have written. An event that overtakes the
-// answer to the write that it tells of counts as others': one check too many.
+// Filter returns a predicate that passes the events that changes passes, and all events of other clients' writes. If
+// the event of this reconciler's write arrives before the answer to that write, it counts as another client's write.
+// This costs one unnecessary pass.
 func (e *OwnWrites) Filter(changes predicate.Predicate) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: changes.Create,

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// urgency is the priority of a key whose object's spec has changed. All other keys have 0, or less when a process
-// begins.
-const urgency = 100
+// specChangePriority is the priority of the key of an object whose spec has changed. All other keys have priority 0, or
+// less when a process starts.
+const specChangePriority = 100
 
-// SpecChangesFirst watches the objects of a kind whose spec changes after they were created, beside the watch that
-// names all of them. Such a key goes ahead of others: somebody asks something of a fleet that runs, and must not wait
-// for hundreds of new fleets, or for whatever is reported of the machines of broken ones.
+// SpecChangesFirst returns an additional watch of a kind, which gives the keys of objects whose spec changed priority
+// over other keys. When a user changes a running fleet, the change must not wait for hundreds of new fleets, or for
+// status updates of the machines of broken fleets.
 func SpecChangesFirst(object client.Object) Watch {
 	return Watch{
 		Object: object,
@@ -32,7 +32,7 @@ func SpecChangesFirst(object client.Object) Watch {
 			q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			key := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)}
 			if ranked, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-				priority := urgency
+				priority := specChangePriority
 				ranked.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, key)
 				return
 			}

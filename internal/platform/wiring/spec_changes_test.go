@@ -20,7 +20,7 @@ func deployment(name string, generation int64) *v1beta1.MachineDeployment {
 	return d
 }
 
-// send hands an update to all watches of a kind, as a manager does.
+// send passes an update to all watches of a kind, as a manager does.
 func send(t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request], watches []Watch, was,
 	is client.Object) {
 	t.Helper()
@@ -36,30 +36,30 @@ func send(t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request
 }
 
 // Rule: changed-spec-goes-first.
-func TestAChangeOfASpecWaitsForNoNewObject(t *testing.T) {
+func TestASpecChangeDoesNotWaitForNewObjects(t *testing.T) {
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()
 	watches := []Watch{{Keys: &handler.EnqueueRequestForObject{}}, SpecChangesFirst(&v1beta1.MachineDeployment{})}
 	for i := range 500 {
 		send(t, q, watches, nil, deployment(fmt.Sprintf("new-%d", i), 1))
 	}
-	// What became of one changes its status only.
+	// This update changes only the status.
 	send(t, q, watches, deployment("reported", 3), deployment("reported", 3))
 	send(t, q, watches, deployment("good", 3), deployment("good", 4))
 	if n := q.Len(); n != 502 {
-		t.Fatalf("%d keys, want each once", n)
+		t.Fatalf("the queue has %d keys, want 502", n)
 	}
-	if first, priority, _ := q.GetWithPriority(); first.Name != "good" || priority != urgency {
-		t.Errorf("%s comes first, with priority %d: it would wait for new objects", first, priority)
+	if first, priority, _ := q.GetWithPriority(); first.Name != "good" || priority != specChangePriority {
+		t.Errorf("%s is first, with priority %d, want the object whose spec changed", first, priority)
 	}
 	if second, priority, _ := q.GetWithPriority(); priority != 0 || second.Name == "good" {
-		t.Errorf("%s comes second, with priority %d", second, priority)
+		t.Errorf("%s is second, with priority %d", second, priority)
 	}
 
-	plain := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	defer plain.ShutDown()
-	send(t, plain, watches, deployment("good", 3), deployment("good", 4))
-	if n := plain.Len(); n != 1 {
+	unranked := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer unranked.ShutDown()
+	send(t, unranked, watches, deployment("good", 3), deployment("good", 4))
+	if n := unranked.Len(); n != 1 {
 		t.Errorf("%d keys in a queue without priorities, want 1", n)
 	}
 }

@@ -1,4 +1,4 @@
-// Package wiring describes what triggers a controller, apart from who brings the events: a manager, or a simulated
+// Package wiring describes which events trigger a controller. The events come from a manager or from a simulated
 // process.
 package wiring
 
@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Cluster is where the objects of a watch are.
+// Cluster is the cluster that contains the objects of a watch.
 type Cluster string
 
 // The two clusters.
@@ -30,48 +30,49 @@ const (
 	Target  Cluster = "target"
 )
 
-// Controller is all that triggers one controller.
+// Controller describes one controller and everything that triggers it.
 type Controller struct {
-	// Name of the controller, of its queue's metrics and in its logs.
+	// Name is the name of the controller, in its logs and in the metrics of its queue.
 	Name string
-	// Reconciler is what is triggered.
+	// Reconciler reconciles the keys.
 	Reconciler reconcile.Reconciler
-	// Concurrency is the number of keys worked on at once.
+	// Concurrency is the number of keys that are reconciled at the same time.
 	Concurrency int
-	// Timeout bounds one pass; zero is for ever.
+	// Timeout is how long one pass may take. Zero means no limit.
 	Timeout time.Duration
-	// Retries spaces the passes over a key that fail. Nil is from FirstRetry doubling to LongestRetry.
+	// Retries limits the rate of failed passes over a key. Nil means an exponential delay from FirstRetry to LongestRetry.
 	Retries workqueue.TypedRateLimiter[reconcile.Request]
-	// For are the objects that the keys name; nil where there is no one kind of them.
+	// For watches the objects whose names are the keys. It is nil if the keys belong to no single kind.
 	For *Watch
-	// Watches are other objects whose events concern keys.
+	// Watches watch other objects whose events affect keys.
 	Watches []Watch
-	// Sources are events that come from within the process.
+	// Sources are sources of events from within the process.
 	Sources []source.Source
 }
 
-// Watch says those that the events of one kind of objects concern.
+// Watch maps the events of one kind of objects to keys.
 type Watch struct {
 	// Cluster defaults to Control.
 	Cluster Cluster
-	// Object is an empty one of the kind: typed, or a PartialObjectMetadata with its kind set where only metadata is used.
+	// Object is an empty object of the kind. It is typed, or it is a PartialObjectMetadata with its kind set if only
+	// metadata is used.
 	Object client.Object
-	// Keys enqueues those concerned. It defaults to the object's own name.
+	// Keys enqueues the affected keys. It defaults to the name of the object.
 	Keys handler.EventHandler
-	// Predicate drops events that are no change to the controller; nil lets all through.
+	// Predicate drops events that do not matter to the controller. Nil drops none.
 	Predicate predicate.Predicate
 }
 
-// FirstRetry and LongestRetry bound the time between two passes over a key that fail. Every event of a key that is in
-// trouble is another failure, so that the longest is soon reached; it is short, since the trouble of an API server
-// ends unannounced.
+// FirstRetry and LongestRetry are the limits of the delay between two failed passes over a key. Each event of a failing
+// key causes another failed pass, so the longest delay is soon reached. It is short, because the end of an outage of
+// the API server is not announced.
 const (
 	FirstRetry   = 5 * time.Millisecond
 	LongestRetry = time.Minute
 )
 
-// retries also bounds how many passes all keys of a controller that fail make: retriesPerSecond, and retriesAtOnce
-// before.
+// retries also limits the failed passes over all keys of a controller: to retriesAtOnce at once, and retriesPerSecond
+// after that.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](FirstRetry, LongestRetry),
@@ -84,10 +85,10 @@ const (
 	retriesAtOnce    = 1000
 )
 
-// TargetEvents makes a source of events of the target cluster.
+// TargetEvents returns a source of events of the target cluster.
 type TargetEvents func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source
 
-// AllWatches returns For and Watches with their defaults filled in.
+// AllWatches returns For and Watches with their defaults set.
 func (t Controller) AllWatches() []Watch {
 	var all []Watch
 	if t.For != nil {
@@ -108,8 +109,8 @@ func (t Controller) AllWatches() []Watch {
 	return all
 }
 
-// Add makes a manager of the control cluster run the controller. Where there is no target cluster, events is nil and
-// the watches of its objects are left out.
+// Add adds the controller to a manager of the control cluster. If there is no target cluster, events is nil, and the
+// watches of its objects are omitted.
 func (t Controller) Add(mgr manager.Manager, events TargetEvents) error {
 	if t.Retries == nil {
 		t.Retries = retries()
@@ -138,15 +139,15 @@ func (t Controller) Add(mgr manager.Manager, events TargetEvents) error {
 	return nil
 }
 
-// Secrets returns an empty object for watching Secrets, of which only the metadata is ever cached.
+// Secrets returns an empty object for watching Secrets. Only the metadata of Secrets is ever cached.
 func Secrets() *metav1.PartialObjectMetadata {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.APIVersion, secret.Kind = "v1", "Secret"
 	return secret
 }
 
-// CacheVersion returns a function that tells up to which resource version the manager's cache of a kind is complete,
-// "" if that is not known.
+// CacheVersion returns a function that returns the resource version up to which the manager's cache of a kind is
+// complete. It returns "" if the version is not known.
 func CacheVersion(mgr manager.Manager, kind client.Object) func() string {
 	return func() string {
 		informer, err := mgr.GetCache().GetInformer(context.Background(), kind)

@@ -1,4 +1,4 @@
-// Package wording builds pieces of the sentences that people read in messages.
+// Package wording builds parts of the messages that users read.
 package wording
 
 import (
@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Count returns a number with its noun: "1 machine", "3 machines". The plural of the noun must be made with an s.
+// Count returns a number with its noun, such as "1 machine" or "3 machines". The plural of the noun must end with an
+// additional s.
 func Count[N int | int32](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -14,15 +15,16 @@ func Count[N int | int32](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// BriefBytes is how much of a message from elsewhere Brief keeps: the API server's answer about a large object is long.
+// BriefBytes is the greatest length of the result of Brief. Some messages of other components are long, such as the API
+// server's answer about a large object.
 const BriefBytes = 1024
 
 const ellipsis = "…"
 
-// Brief returns a message in valid UTF-8, or its beginning: at most BriefBytes bytes.
+// Brief returns the beginning of a message in valid UTF-8, at most BriefBytes bytes.
 func Brief(message string) string { return Truncate(message, BriefBytes) }
 
-// Truncate returns a message in valid UTF-8 of at most n bytes, which ends with an ellipsis if it was longer.
+// Truncate returns a message in valid UTF-8 of at most n bytes. It ends with an ellipsis if the message was longer.
 func Truncate(message string, n int) string {
 	message = strings.ToValidUTF8(message, "�")
 	if len(message) <= n {

@@ -20,13 +20,13 @@ func TestBrief(t *testing.T) {
 		full:                          full,
 		full + "b":                    full[:BriefBytes-3] + "…",
 		"not \xff UTF-8":              "not � UTF-8",
-		full[:BriefBytes-4] + "ü and": full[:BriefBytes-4] + "…", // not half of a character
+		full[:BriefBytes-4] + "ü and": full[:BriefBytes-4] + "…", // a whole character is dropped
 	} {
 		if len(want) > BriefBytes {
-			t.Errorf("%d bytes are more than a field takes", len(want))
+			t.Errorf("the case wants %d bytes, more than BriefBytes", len(want))
 		}
 		if got := Brief(message); got != want {
-			t.Errorf("Brief of %d bytes has %d bytes: %.20q…", len(message), len(got), got)
+			t.Errorf("Brief() of %d bytes = %d bytes, %.20q…", len(message), len(got), got)
 		}
 	}
 }

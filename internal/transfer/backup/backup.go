@@ -1,9 +1,9 @@
-// Package backup writes down what makes a fleet, and makes it again in a control cluster that knows nothing of it: one
-// that was lost and built anew, or another one.
+// Package backup saves the objects of a fleet, and creates them again in a control cluster that does not have them: one
+// that was rebuilt after a loss, or another one.
 //
-// A backup has the objects without what is only true of the cluster that they were in: UIDs, versions, owners,
-// finalizers and status. Owners find what is theirs by labels. A Machine finds its instance by the provider ID in its
-// specification, and takes it over because the MachineClass permits that for a time.
+// A backup contains the objects without what only applies to their cluster: UIDs, versions, owners, finalizers and
+// status. Owners find their objects by labels. A Machine has its instance's provider ID in its specification, and
+// adopts the instance because the MachineClass temporarily permits that.
 package backup
 
 import (
@@ -29,16 +29,17 @@ import (
 
 // Fleet is the content of a backup.
 type Fleet struct {
-	// ClusterID is the one that the instances are tagged with.
+	// ClusterID is the cluster ID in the tags of the instances.
 	ClusterID string
-	// Taken is when the backup was made.
+	// Taken is the time of the backup.
 	Taken time.Time
-	// Objects are in the order in which they are made again.
+	// Objects are in the order in which they are created again.
 	Objects []*unstructured.Unstructured
 }
 
-// kinds are what a backup has, in the order in which it is made again: what a Machine needs comes before it, and who
-// would make a Machine that is missing comes after all that exist. A budget comes before those that it limits.
+// kinds returns the kinds of a backup in the order in which their objects are created again. Objects that a Machine
+// needs come before it. Owners, which would create a missing Machine, come after all Machines. A budget comes before
+// the owners that it limits.
 func kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Secret"),
@@ -51,7 +52,7 @@ func kinds() []schema.GroupVersionKind {
 	}
 }
 
-// Kinds returns the names of what a backup has, in the order in which it is made again.
+// Kinds returns the names of the kinds of a backup, in the order in which their objects are created again.
 func Kinds() (names []string) {
 	for _, kind := range kinds() {
 		names = append(names, kind.Kind)
@@ -59,8 +60,8 @@ func Kinds() (names []string) {
 	return names
 }
 
-// Take reads a fleet: all of it, or what is in one namespace. Without secrets the Secrets are left out. left names what
-// is being deleted, which a backup does not have.
+// Take reads the objects of a fleet in a namespace, or in all namespaces if namespace is empty. Without secrets, it
+// leaves out Secrets. left are the names of objects that are being deleted, which a backup does not contain.
 func Take(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (f Fleet, left []string,
 	err error) {
 	all, err := List(ctx, cluster, namespace, secrets)
@@ -69,13 +70,13 @@ func Take(ctx context.Context, cluster client.Reader, namespace string, secrets 
 	}
 	for _, object := range all {
 		if object.GetDeletionTimestamp() != nil {
-			left = append(left, describe(object))
+			left = append(left, nameOf(object))
 		}
 	}
 	return Of(all), left, nil
 }
 
-// List reads what a backup is made of, as it is: all of it, or what is in one namespace.
+// List reads the objects of a fleet without changing them, in a namespace, or in all namespaces if namespace is empty.
 func List(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (all []*unstructured.Unstructured,
 	err error) {
 	for _, kind := range kinds() {
@@ -89,7 +90,7 @@ func List(ctx context.Context, cluster client.Reader, namespace string, secrets 
 			options = append(options, client.HasLabels{v1beta1.LabelSecretUse})
 		}
 		if err := cluster.List(ctx, list, options...); err != nil {
-			return nil, fmt.Errorf("list what is of kind %s: %w", kind.Kind, err)
+			return nil, fmt.Errorf("list objects of kind %s: %w", kind.Kind, err)
 		}
 		for i := range list.Items {
 			all = append(all, &list.Items[i])
@@ -98,18 +99,18 @@ func List(ctx context.Context, cluster client.Reader, namespace string, secrets 
 	return all, nil
 }
 
-// Of returns the backup of objects, without those that are being deleted. They are left as they are.
+// Of returns a backup of the objects, except those that are being deleted. It does not change the objects.
 func Of(objects []*unstructured.Unstructured) (f Fleet) {
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() == nil {
-			f.Objects = append(f.Objects, bare(object.DeepCopy()))
+			f.Objects = append(f.Objects, withoutClusterState(object.DeepCopy()))
 		}
 	}
 	return f
 }
 
-// bare returns an object without what is only true of its cluster.
-func bare(object *unstructured.Unstructured) *unstructured.Unstructured {
+// withoutClusterState returns an object without what only applies to its cluster.
+func withoutClusterState(object *unstructured.Unstructured) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{}}
 	for key, value := range object.Object {
 		if key != "metadata" && key != "status" {
@@ -121,14 +122,14 @@ func bare(object *unstructured.Unstructured) *unstructured.Unstructured {
 	out.SetNamespace(object.GetNamespace())
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	if annotations[v1beta1.AnnotationMovingTo] != "" {
-		// The move stopped it where it was, and not for good.
+		// A move paused or froze the object only where it was.
 		delete(annotations, v1beta1.AnnotationPaused)
 		if labels[v1beta1.LabelFreeze] == v1beta1.FreezeMoving {
 			delete(labels, v1beta1.LabelFreeze)
 		}
 	}
 	out.SetLabels(labels)
-	// A permission is given anew, and what kubectl applied before says nothing of the object made again.
+	// Restore sets the permission again. The last applied configuration does not describe the new object.
 	for _, key := range []string{v1beta1.AnnotationAdoptFromCluster, v1beta1.AnnotationAdoptFromClusterUntil,
 		v1beta1.AnnotationRemoveOrphansUntil, v1beta1.AnnotationMovingTo, v1beta1.AnnotationMovedTo,
 		v1beta1.AnnotationMovedFrom, corev1.LastAppliedConfigAnnotation} {
@@ -136,7 +137,8 @@ func bare(object *unstructured.Unstructured) *unstructured.Unstructured {
 	}
 	out.SetAnnotations(annotations)
 	if object.GetKind() == "MachineSet" {
-		// Only a set that a deployment owns may have these in its template. It gets them when the deployment adopts it.
+		// Only a set that a deployment owns may have these labels in its template. It gets them when the deployment adopts
+		// it.
 		for _, key := range []string{v1beta1.LabelProvider, v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment} {
 			unstructured.RemoveNestedField(out.Object, "spec", "template", "metadata", "labels", key)
 		}
@@ -144,11 +146,11 @@ func bare(object *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// The first document of a backup says of what it is one.
+// The first document of a backup describes the backup.
 const (
-	headName  = "machinist-backup"
-	clusterID = "clusterID"
-	taken     = "taken"
+	headName     = "machinist-backup"
+	clusterIDKey = "clusterID"
+	takenKey     = "taken"
 )
 
 // Write writes a backup as YAML.
@@ -156,7 +158,7 @@ func (f Fleet) Write(w io.Writer) error {
 	head := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: headName},
-		Data:       map[string]string{clusterID: f.ClusterID, taken: f.Taken.UTC().Format(time.RFC3339)},
+		Data:       map[string]string{clusterIDKey: f.ClusterID, takenKey: f.Taken.UTC().Format(time.RFC3339)},
 	}
 	documents := []any{head}
 	for _, object := range f.Objects {
@@ -174,7 +176,7 @@ func (f Fleet) Write(w io.Writer) error {
 	return nil
 }
 
-// Read reads what Write wrote. Its errors name the document and what is wrong with it.
+// Read parses the output of Write. An error contains the number of the document and the reason.
 func Read(text []byte) (f Fleet, err error) {
 	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for n := 1; ; n++ {
@@ -197,8 +199,9 @@ func Read(text []byte) (f Fleet, err error) {
 		}
 	}
 	if f.ClusterID == "" {
-		return Fleet{}, fmt.Errorf("this is no backup by machinist backup: there is no ConfigMap %s with data.%s", headName,
-			clusterID)
+		return Fleet{}, fmt.Errorf("the file was not written by machinist backup: it has no ConfigMap %s with data.%s",
+			headName,
+			clusterIDKey)
 	}
 	rank := func(o *unstructured.Unstructured) int { return slices.Index(kinds(), o.GroupVersionKind()) }
 	slices.SortStableFunc(f.Objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
@@ -208,24 +211,24 @@ func Read(text []byte) (f Fleet, err error) {
 func (f *Fleet) add(object *unstructured.Unstructured) error {
 	switch kind := object.GroupVersionKind(); {
 	case kind.Kind == "ConfigMap" && object.GetName() == headName:
-		f.ClusterID, _, _ = unstructured.NestedString(object.Object, "data", clusterID)
-		text, _, _ := unstructured.NestedString(object.Object, "data", taken)
+		f.ClusterID, _, _ = unstructured.NestedString(object.Object, "data", clusterIDKey)
+		text, _, _ := unstructured.NestedString(object.Object, "data", takenKey)
 		var err error
 		if f.Taken, err = time.Parse(time.RFC3339, text); err != nil {
-			return fmt.Errorf("ConfigMap %s: data.%s: %q is no time", headName, taken, text)
+			return fmt.Errorf("ConfigMap %s: data.%s: %q is not a time", headName, takenKey, text)
 		}
 		return nil
 	case !slices.Contains(kinds(), kind):
-		return fmt.Errorf("%s %q is not of a kind that a backup has", kind, object.GetName())
+		return fmt.Errorf("%s %q: a backup cannot contain this kind", kind, object.GetName())
 	case object.GetName() == "" || object.GetNamespace() == "":
 		return fmt.Errorf("%s: metadata.name and metadata.namespace must be set, not %q and %q", kind.Kind, object.GetName(),
 			object.GetNamespace())
 	}
-	f.Objects = append(f.Objects, bare(object))
+	f.Objects = append(f.Objects, withoutClusterState(object))
 	return nil
 }
 
-// Only returns the part of a backup that is of some kinds.
+// Only returns a backup with only the objects of some kinds.
 func (f Fleet) Only(kinds ...string) Fleet {
 	all := f.Objects
 	f.Objects = nil
@@ -237,7 +240,7 @@ func (f Fleet) Only(kinds ...string) Fleet {
 	return f
 }
 
-// Count returns how many objects of a kind a backup has.
+// Count returns the number of objects of a kind.
 func (f Fleet) Count(kind string) (n int) {
 	for _, object := range f.Objects {
 		if object.GetKind() == kind {
@@ -247,7 +250,7 @@ func (f Fleet) Count(kind string) (n int) {
 	return n
 }
 
-// providerID returns the provider ID of a Machine, empty for others.
+// providerID returns the provider ID of a Machine, or "" for other objects.
 func providerID(object *unstructured.Unstructured) string {
 	id, _, _ := unstructured.NestedString(object.Object, "spec", "providerID")
 	return id

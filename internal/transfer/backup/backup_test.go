@@ -40,7 +40,7 @@ spec: {classRef: {name: small}, providerID: "sim://a/b/c"}
 status: {phase: Running}
 `
 
-func TestABackupHasNothingThatIsTrueOfItsClusterOnly(t *testing.T) {
+func TestBackupHasNoClusterState(t *testing.T) {
 	want := object(t, `
 apiVersion: machinist.dev/v1beta1
 kind: Machine
@@ -51,40 +51,40 @@ metadata:
   annotations: {mine: "yes"}
 spec: {classRef: {name: small}, providerID: "sim://a/b/c"}
 `)
-	if diff := cmp.Diff(want.Object, bare(object(t, machine)).Object); diff != "" {
+	if diff := cmp.Diff(want.Object, withoutClusterState(object(t, machine)).Object); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// What machinist move did to stop an object is not part of it.
-func TestABackupOfWhatIsBeingMovedIsNotStopped(t *testing.T) {
+// The pause and the freeze of machinist move are not in the backup.
+func TestBackupOfMovedObjectIsNotStopped(t *testing.T) {
 	o := object(t, machine)
 	o.SetAnnotations(map[string]string{"mine": "yes", v1beta1.AnnotationPaused: "", v1beta1.AnnotationMovingTo: "there",
 		v1beta1.AnnotationMovedFrom: "here"})
 	o.SetLabels(map[string]string{"pool": "web", v1beta1.LabelFreeze: v1beta1.FreezeMoving})
-	got := bare(o)
+	got := withoutClusterState(o)
 	if diff := cmp.Diff(map[string]string{"mine": "yes"}, got.GetAnnotations()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(map[string]string{"pool": "web"}, got.GetLabels()); diff != "" {
 		t.Error(diff)
 	}
-	// A pause and a freeze by a person are.
+	// A pause and a freeze by a user are in the backup.
 	o.SetAnnotations(map[string]string{v1beta1.AnnotationPaused: ""})
 	o.SetLabels(map[string]string{v1beta1.LabelFreeze: "by-me"})
-	got = bare(o)
+	got = withoutClusterState(o)
 	if len(got.GetAnnotations()) != 1 || len(got.GetLabels()) != 1 {
 		t.Errorf("got %v and %v", got.GetAnnotations(), got.GetLabels())
 	}
 }
 
-func TestWhatIsWrittenIsReadInTheOrderInWhichItIsMadeAgain(t *testing.T) {
+func TestReadReturnsObjectsInTheOrderOfCreation(t *testing.T) {
 	kind := func(kind string) *unstructured.Unstructured {
 		return object(t, strings.Replace(machine, "kind: Machine\n", "kind: "+kind+"\n", 1))
 	}
 	f := Fleet{ClusterID: "the-cluster", Taken: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	for _, name := range []string{"MachineDeployment", "MachineSet", "Machine", "MachineClass"} {
-		f.Objects = append(f.Objects, bare(kind(name)))
+		f.Objects = append(f.Objects, withoutClusterState(kind(name)))
 	}
 	var text bytes.Buffer
 	if err := f.Write(&text); err != nil {
@@ -107,22 +107,22 @@ func TestWhatIsWrittenIsReadInTheOrderInWhichItIsMadeAgain(t *testing.T) {
 }
 
 // Rule: bad-input-names-field.
-func TestWhatIsNoBackupIsRefusedWithWhatIsWrong(t *testing.T) {
+func TestReadRefusesInvalidBackups(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: machinist-backup}\n"
 	good := head + "data: {clusterID: c, taken: \"2026-01-01T00:00:00Z\"}\n"
 	for name, test := range map[string]struct{ text, mentions string }{
-		"empty":                  {"", "there is no ConfigMap machinist-backup"},
-		"without its head":       {machine, "there is no ConfigMap machinist-backup"},
-		"without a cluster id":   {head + "data: {taken: \"2026-01-01T00:00:00Z\"}\n", "data.clusterID"},
-		"without a time":         {head + "data: {clusterID: c, taken: soon}\n", `data.taken: "soon"`},
-		"something else":         {good + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: n}\n", `document 2: /v1, Kind=Pod "p"`},
-		"without a namespace":    {good + "---\napiVersion: machinist.dev/v1beta1\nkind: Machine\nmetadata: {name: m}\n", "metadata.namespace"},
-		"a key that comes twice": {good + "---\nkind: Machine\nkind: Machine\n", "document 2"},
-		"no YAML":                {"{", "document 1"},
+		"empty":                      {"", "it has no ConfigMap machinist-backup"},
+		"without the first document": {machine, "it has no ConfigMap machinist-backup"},
+		"without a cluster ID":       {head + "data: {taken: \"2026-01-01T00:00:00Z\"}\n", "data.clusterID"},
+		"without a time":             {head + "data: {clusterID: c, taken: soon}\n", `data.taken: "soon"`},
+		"another kind":               {good + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: n}\n", `document 2: /v1, Kind=Pod "p"`},
+		"without a namespace":        {good + "---\napiVersion: machinist.dev/v1beta1\nkind: Machine\nmetadata: {name: m}\n", "metadata.namespace"},
+		"a duplicate key":            {good + "---\nkind: Machine\nkind: Machine\n", "document 2"},
+		"invalid YAML":               {"{", "document 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Read([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.mentions) {
-				t.Errorf("got %v, want %q", err, test.mentions)
+				t.Errorf("got %v, expected %q", err, test.mentions)
 			}
 		})
 	}

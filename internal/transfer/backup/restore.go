@@ -14,41 +14,42 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Outcome is what became of one object of a backup.
+// Outcome is the result of restoring one object.
 type Outcome string
 
 // The outcomes.
 const (
-	// Made: the object was made again.
+	// Made: the object was created.
 	Made Outcome = "made"
-	// Present: an object with that name was there, and stayed as it is but for the permission of a class.
+	// Present: an object with the name existed. It was not changed, except for the permission of a class to adopt
+	// instances.
 	Present Outcome = "present"
-	// Conflict: a Machine with that name is there, and has another instance.
+	// Conflict: a Machine with the name exists and has another instance.
 	Conflict Outcome = "conflict"
 )
 
-// Restore makes the objects of a backup that do not exist. Until a time it lets their classes take over the instances
-// of the cluster that the backup is of. It can be repeated after an error: what was made before is present then. report
-// is called for each object.
+// Restore creates the objects of a backup that do not exist. Until the time until, it permits their classes to adopt
+// the instances of the cluster that the backup is from. After an error, it can be repeated: objects that were created
+// before are then Present. report is called for each object.
 func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Time,
 	report func(*unstructured.Unstructured, Outcome)) error {
 	for _, object := range f.Objects {
 		made := object.DeepCopy()
 		if made.GetKind() == "MachineClass" {
-			permit(made, f.ClusterID, until)
+			permitAdoption(made, f.ClusterID, until)
 		}
 		outcome := Made
 		switch err := Make(ctx, cluster, made); {
 		case err == nil:
 		case apierrors.IsAlreadyExists(err):
 			var failed error
-			if outcome, failed = f.present(ctx, cluster, object, until); failed != nil {
+			if outcome, failed = f.updatePresent(ctx, cluster, object, until); failed != nil {
 				return failed
 			}
 		case apierrors.IsNotFound(err):
-			return fmt.Errorf("make %s: namespace %s must exist: %w", describe(object), object.GetNamespace(), err)
+			return fmt.Errorf("create %s: namespace %s must exist: %w", nameOf(object), object.GetNamespace(), err)
 		default:
-			return fmt.Errorf("make %s: %w", describe(object), err)
+			return fmt.Errorf("create %s: %w", nameOf(object), err)
 		}
 		report(object, outcome)
 	}
@@ -56,13 +57,14 @@ func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Ti
 }
 
 const (
-	// admissionPeriod is the time between two tries to make a Machine whose class was changed right before, and
-	// admissionPatience how long they go on.
+	// admissionPeriod is the time between two attempts to create a Machine whose class was changed just before.
+	// admissionPatience is the time after which Make gives up.
 	admissionPeriod, admissionPatience = 100 * time.Millisecond, 10 * time.Second
 )
 
-// Make makes an object. The admission webhook may not know yet that the class of a Machine permits it to take its
-// instance over, because it reads classes from a cache: a Machine that it rejects for that is tried again for a while.
+// Make creates an object. The admission webhook reads classes from a cache, so it may not know yet that the class of a
+// Machine permits the adoption of its instance. A Machine that the webhook rejects for that reason is retried for a
+// while.
 func Make(ctx context.Context, cluster client.Client, object client.Object) error {
 	deadline := time.NewTimer(admissionPatience)
 	defer deadline.Stop()
@@ -83,34 +85,34 @@ func Make(ctx context.Context, cluster client.Client, object client.Object) erro
 	}
 }
 
-// present judges an object that exists. A class of that name gets the permission.
-func (f Fleet) present(ctx context.Context, cluster client.Client, object *unstructured.Unstructured,
+// updatePresent returns the outcome for an object that exists. A class gets the permission to adopt instances.
+func (f Fleet) updatePresent(ctx context.Context, cluster client.Client, object *unstructured.Unstructured,
 	until time.Time) (Outcome, error) {
-	there := &unstructured.Unstructured{}
-	there.SetGroupVersionKind(object.GroupVersionKind())
-	if err := cluster.Get(ctx, client.ObjectKeyFromObject(object), there); err != nil {
-		return "", fmt.Errorf("read %s, which exists: %w", describe(object), err)
+	existing := &unstructured.Unstructured{}
+	existing.SetGroupVersionKind(object.GroupVersionKind())
+	if err := cluster.Get(ctx, client.ObjectKeyFromObject(object), existing); err != nil {
+		return "", fmt.Errorf("read %s, which exists: %w", nameOf(object), err)
 	}
 	switch object.GetKind() {
 	case "Machine":
-		if providerID(there) != providerID(object) {
+		if providerID(existing) != providerID(object) {
 			return Conflict, nil
 		}
 	case "MachineClass":
-		changed := there.DeepCopy()
-		permit(changed, f.ClusterID, until)
-		if equality.Semantic.DeepEqual(changed.GetAnnotations(), there.GetAnnotations()) {
+		changed := existing.DeepCopy()
+		permitAdoption(changed, f.ClusterID, until)
+		if equality.Semantic.DeepEqual(changed.GetAnnotations(), existing.GetAnnotations()) {
 			return Present, nil
 		}
-		if err := cluster.Patch(ctx, changed, client.MergeFrom(there)); err != nil {
-			return "", fmt.Errorf("permit %s to take over instances: %w", describe(object), err)
+		if err := cluster.Patch(ctx, changed, client.MergeFrom(existing)); err != nil {
+			return "", fmt.Errorf("permit %s to adopt instances: %w", nameOf(object), err)
 		}
 	}
 	return Present, nil
 }
 
-// permit lets the machines of a class take over their instances of a former cluster until a time.
-func permit(class *unstructured.Unstructured, cluster string, until time.Time) {
+// permitAdoption permits the machines of a class to adopt their instances of a former cluster until a time.
+func permitAdoption(class *unstructured.Unstructured, cluster string, until time.Time) {
 	annotations := class.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -120,6 +122,6 @@ func permit(class *unstructured.Unstructured, cluster string, until time.Time) {
 	class.SetAnnotations(annotations)
 }
 
-func describe(object *unstructured.Unstructured) string {
+func nameOf(object *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName())
 }

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// The webhook learns a moment later than the API server that a class permits adoption. Another error is final.
-func TestAMachineIsTriedAgainWhileAdmissionDoesNotKnowThePermission(t *testing.T) {
+// The webhook knows later than the API server that a class permits adoption. Other errors are not retried.
+func TestMakeRetriesWhileAdmissionDoesNotKnowThePermission(t *testing.T) {
 	invalid := func(path, why string) error {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "Machine"}, "web-1",
 			field.ErrorList{field.Forbidden(field.NewPath("spec", path), why)})
@@ -25,9 +25,9 @@ func TestAMachineIsTriedAgainWhileAdmissionDoesNotKnowThePermission(t *testing.T
 		tries   int
 		want    error
 	}{
-		"admitted later":       {[]error{invalid("providerID", "adoption"), invalid("providerID", "adoption"), nil}, 3, nil},
-		"admitted at once":     {[]error{nil}, 1, nil},
-		"rejected for another": {[]error{other}, 1, other},
+		"admitted later":              {[]error{invalid("providerID", "adoption"), invalid("providerID", "adoption"), nil}, 3, nil},
+		"admitted at once":            {[]error{nil}, 1, nil},
+		"rejected for another reason": {[]error{other}, 1, other},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tries := 0
@@ -37,10 +37,10 @@ func TestAMachineIsTriedAgainWhileAdmissionDoesNotKnowThePermission(t *testing.T
 					return test.answers[tries-1]
 				}})
 			if err := Make(t.Context(), cluster, object(t, machine)); !errors.Is(err, test.want) {
-				t.Errorf("got %v, want %v", err, test.want)
+				t.Errorf("got %v, expected %v", err, test.want)
 			}
 			if tries != test.tries {
-				t.Errorf("%d tries, want %d", tries, test.tries)
+				t.Errorf("%d attempts, expected %d", tries, test.tries)
 			}
 		})
 	}

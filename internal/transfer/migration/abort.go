@@ -16,42 +16,43 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// aborting gives the fleet back: first no process of ours touches an instance any more, then our tags go, then our
-// objects, and only then may the old controllers act again. They find their objects as they left them.
+// aborting gives the fleet back to the old system. First the provider stops acting on the instances, then Machinist's
+// tags are removed, then its objects. Only then may the old controllers act again. They find their objects as they left
+// them.
 func (p *pass) aborting(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) {
-		begun, err := p.begun(ctx)
+		changed, err := p.changedAnything(ctx)
 		if err != nil {
 			return err
 		}
-		if !begun {
+		if !changed {
 			return p.enter(v1beta1.MigrationAborted)
 		}
-		// Somebody else has removed it, which does not undo what was changed.
-		if err := p.keep(ctx); err != nil {
+		// Another client removed the finalizer, which does not undo the changes.
+		if err := p.ensureFinalizer(ctx); err != nil {
 			return err
 		}
 	}
-	if stands, err := p.fenced(ctx, fenceScope{lenient: true}); err != nil || !stands {
+	if fenced, err := p.ensureFenced(ctx, fenceScope{ignoreMissing: true}); err != nil || !fenced {
 		return err
 	}
-	mine, all, err := p.readAdopted(ctx)
+	own, targetNodes, err := p.readAdopted(ctx)
 	if err != nil {
 		return err
 	}
-	steps := []func(context.Context, *ours, nodes) (done bool, err error){
+	steps := []func(context.Context, *ownObjects, nodes) (done bool, err error){
 		p.pauseAll, p.disownAll, p.clearOwnKeys, p.removeMachines, p.removeRest,
 	}
 	for i, step := range steps {
-		done, err := step(ctx, mine, all)
+		done, err := step(ctx, own, targetNodes)
 		if err != nil || !done {
-			if i > 0 && p.counted == 0 {
-				p.again = min(p.again, shortly) // Only the first one waits for another process.
+			if i > 0 && p.troubleCount == 0 {
+				p.requeueAfter = min(p.requeueAfter, recheckDelay) // Only the first step waits for another process.
 			}
 			return err
 		}
 	}
-	if !p.alone() {
+	if !p.formerLeaderDone() {
 		return nil
 	}
 	if err := p.takeFenceDown(ctx); err != nil {
@@ -63,8 +64,9 @@ func (p *pass) aborting(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationAborted)
 }
 
-// begun reports whether anything was changed: a fence begins with the record of the workloads, or with the policy.
-func (p *pass) begun(ctx context.Context) (bool, error) {
+// changedAnything reports whether the migrator changed anything yet. The fence is the first change, and it begins with
+// the record of the workloads or with the policy.
+func (p *pass) changedAnything(ctx context.Context) (bool, error) {
 	if f := p.migration.Status.Fence; len(f.Workloads)+len(f.Leases) > 0 {
 		return true, nil
 	}
@@ -76,16 +78,17 @@ func (p *pass) begun(ctx context.Context) (bool, error) {
 	return err == nil, nil
 }
 
-// pauseAll stops the provider's process for each Machine, and waits until Paused is set and what it began has ended.
-func (p *pass) pauseAll(ctx context.Context, mine *ours, _ nodes) (bool, error) {
-	machines := mine.ofMigration()
+// pauseAll pauses each Machine. It is done when the provider has confirmed each pause with the condition Paused, and
+// when calls that the provider had begun must have ended.
+func (p *pass) pauseAll(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
+	machines := own.migratedMachines()
 	if len(machines) == 0 {
 		return true, nil
 	}
 	var acting []*v1beta1.Machine
 	for _, m := range machines {
-		if !has(m.Annotations, v1beta1.AnnotationPaused) {
-			if err := p.annotation(ctx, m, v1beta1.AnnotationPaused, true); client.IgnoreNotFound(err) != nil {
+		if !hasKey(m.Annotations, v1beta1.AnnotationPaused) {
+			if err := p.setAnnotation(ctx, m, v1beta1.AnnotationPaused, true); client.IgnoreNotFound(err) != nil {
 				return false, err
 			}
 			acting = append(acting, m)
@@ -93,22 +96,22 @@ func (p *pass) pauseAll(ctx context.Context, mine *ours, _ nodes) (bool, error) 
 			acting = append(acting, m)
 		}
 	}
-	if p.unchangedFor(p.migration, len(acting)) >= patience && len(acting) > 0 {
-		p.trouble("The process of provider %s has not said that it leaves %s alone (condition Paused), the first is %s: see "+
-			"whether it runs and leads, as the instances are given back only then", p.migration.Spec.Provider,
-			wording.Count(len(acting), "machine"), acting[0].Name)
+	if p.unchangedFor(p.migration, len(acting)) >= stallTimeout && len(acting) > 0 {
+		p.addTrouble("The process of provider %s has not confirmed the pause (condition Paused) of %s, the first is %s. "+
+			"Check that the process runs and leads: the instances are given back only when all machines are paused",
+			p.migration.Spec.Provider, wording.Count(len(acting), "machine"), acting[0].Name)
 	}
-	paused := p.since(p.migration, untilPaused, len(acting) == 0)
+	paused := p.metFor(p.migration, untilPaused, len(acting) == 0)
 	return len(acting) == 0 && paused >= p.Cloud.CreateSettle(), nil
 }
 
-// disownAll removes our tags from the instances, and looks whether they are gone.
-func (p *pass) disownAll(ctx context.Context, mine *ours, _ nodes) (bool, error) {
-	machines := mine.ofMigration()
+// disownAll removes Machinist's tags from the instances. It is done when a later pass finds no tags.
+func (p *pass) disownAll(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
+	machines := own.migratedMachines()
 	if len(machines) == 0 {
 		return true, nil
 	}
-	owned, err := p.ownInstances(ctx, mine)
+	owned, err := p.ownInstances(ctx, own)
 	if err != nil {
 		return false, err
 	}
@@ -119,14 +122,15 @@ func (p *pass) disownAll(ctx context.Context, mine *ours, _ nodes) (bool, error)
 	f := p.fenceOf(p.migration)
 	left := 0
 	for _, m := range machines {
-		// A list may be behind: what may have been adopted is disowned once by this process, whatever the list shows.
+		// The list may be out of date. So this process disowns each instance that may have been adopted once, whatever the
+		// list shows.
 		if !tagged[m.UID] && (m.Status.Launch == nil && m.Status.Instance == nil || f.disowned[m.UID]) {
 			continue
 		}
 		left++
-		class := mine.classes[m.Spec.ClassRef.Name]
+		class := own.classes[m.Spec.ClassRef.Name]
 		if class == nil {
-			p.trouble("Machine %s: its class %s is gone, so that its instance cannot be given back", m.Name,
+			p.addTrouble("Machine %s: cannot give back its instance, because class %s does not exist any more", m.Name,
 				m.Spec.ClassRef.Name)
 			continue
 		}
@@ -134,29 +138,30 @@ func (p *pass) disownAll(ctx context.Context, mine *ours, _ nodes) (bool, error)
 		if err != nil {
 			return false, err
 		}
-		if err := p.Cloud.Disown(ctx, provider.DisownRequest{Machine: identity(m), Class: resolved, ClusterID: p.ClusterID(),
-			ProviderID: m.Spec.ProviderID, Scope: scopeOf(m)}); err != nil {
-			p.trouble("Machine %s: give instance %s back: %v", m.Name, m.Spec.ProviderID, err)
+		if err := p.Cloud.Disown(ctx, provider.DisownRequest{Machine: machineIdentity(m), Class: resolved,
+			ClusterID: p.ClusterID(), ProviderID: m.Spec.ProviderID, Scope: scopeOf(m)}); err != nil {
+			p.addTrouble("Machine %s: give back instance %s: %v", m.Name, m.Spec.ProviderID, err)
 			continue
 		}
 		f.disowned[m.UID] = true
 	}
-	return left == 0, nil // The next pass looks again.
+	return left == 0, nil // The next pass checks the result.
 }
 
-// clearOwnKeys removes our keys from the Nodes.
-func (p *pass) clearOwnKeys(ctx context.Context, mine *ours, all nodes) (bool, error) {
+// clearOwnKeys removes Machinist's keys from the Nodes.
+func (p *pass) clearOwnKeys(ctx context.Context, own *ownObjects, targetNodes nodes) (bool, error) {
 	var marked []*corev1.Node
-	for _, m := range mine.ofMigration() {
-		for _, node := range all.byProviderID[m.Spec.ProviderID] {
-			if has(node.Labels, v1beta1.NodeLabelMachine) || has(node.Annotations, v1beta1.NodeAnnotationMachine) ||
-				has(node.Annotations, v1beta1.NodeAnnotationLastAppliedNodeTemplate) {
+	for _, m := range own.migratedMachines() {
+		for _, node := range targetNodes.byProviderID[m.Spec.ProviderID] {
+			if hasKey(node.Labels, v1beta1.NodeLabelMachine) || hasKey(node.Annotations, v1beta1.NodeAnnotationMachine) ||
+				hasKey(node.Annotations, v1beta1.NodeAnnotationLastAppliedNodeTemplate) {
 				marked = append(marked, node)
 			}
 		}
 	}
-	return len(marked) == 0, each(ctx, p.Parallel, marked, func(ctx context.Context, node *corev1.Node) error {
-		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:null},"annotations":{%q:null,%q:null,%q:null,%q:null}}}`,
+	return len(marked) == 0, forEach(ctx, p.Parallel, marked, func(ctx context.Context, node *corev1.Node) error {
+		patch := fmt.Appendf(nil,
+			`{"metadata":{"uid":%q,"labels":{%q:null},"annotations":{%q:null,%q:null,%q:null,%q:null}}}`,
 			node.UID, v1beta1.NodeLabelMachine, v1beta1.NodeAnnotationMachine, v1beta1.NodeAnnotationClusterNamespace,
 			v1beta1.NodeAnnotationInstance, v1beta1.NodeAnnotationLastAppliedNodeTemplate)
 		if err := p.Target.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
@@ -166,11 +171,11 @@ func (p *pass) clearOwnKeys(ctx context.Context, mine *ours, all nodes) (bool, e
 	})
 }
 
-// removeMachines deletes our Machines. They are paused, so that the provider's process waits; of a Machine that is not
-// being deleted it would put the finalizer back.
-func (p *pass) removeMachines(ctx context.Context, mine *ours, _ nodes) (bool, error) {
-	machines := mine.ofMigration()
-	return len(machines) == 0, each(ctx, p.Parallel, machines, func(ctx context.Context, m *v1beta1.Machine) error {
+// removeMachines deletes the Machines and removes their finalizers. They are paused, so the provider does not act on
+// them. The deletion comes first, because the provider puts the finalizer back on a Machine that is not being deleted.
+func (p *pass) removeMachines(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
+	machines := own.migratedMachines()
+	return len(machines) == 0, forEach(ctx, p.Parallel, machines, func(ctx context.Context, m *v1beta1.Machine) error {
 		if m.DeletionTimestamp.IsZero() {
 			uid := m.UID
 			if err := p.Control.Delete(ctx, m, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
@@ -185,28 +190,28 @@ func (p *pass) removeMachines(ctx context.Context, mine *ours, _ nodes) (bool, e
 	})
 }
 
-// removeRest deletes what else the migration made: sets, deployments, checks, classes, Secrets.
-func (p *pass) removeRest(ctx context.Context, mine *ours, _ nodes) (bool, error) {
+// removeRest deletes the other objects that the migration created: sets, deployments, checks, classes and Secrets.
+func (p *pass) removeRest(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
 	for _, kind := range [][]client.Object{
-		objectsOf(mine, mine.sets), objectsOf(mine, mine.deployments), objectsOf(mine, mine.checks),
-		objectsOf(mine, mine.classes),
+		objectsOf(own, own.sets), objectsOf(own, own.deployments), objectsOf(own, own.checks),
+		objectsOf(own, own.classes),
 	} {
 		if len(kind) > 0 {
-			p.nameBlocked(mine, kind)
-			return false, each(ctx, p.Parallel, kind, p.removeOurs)
+			p.reportBlocked(own, kind)
+			return false, forEach(ctx, p.Parallel, kind, p.removeOurs)
 		}
 	}
-	secrets, err := p.secretsOfMigration(ctx, mine)
+	secrets, err := p.secretsOfMigration(ctx, own)
 	if err != nil {
 		return false, err
 	}
-	p.nameBlocked(mine, secrets)
-	return len(secrets) == 0, each(ctx, p.Parallel, secrets, p.removeOurs)
+	p.reportBlocked(own, secrets)
+	return len(secrets) == 0, forEach(ctx, p.Parallel, secrets, p.removeOurs)
 }
 
 func (p *pass) removeOurs(ctx context.Context, object client.Object) error {
 	if !object.GetDeletionTimestamp().IsZero() {
-		return nil // The controller of the kind lets it go.
+		return nil // The controller of this kind removes the finalizer.
 	}
 	uid := object.GetUID()
 	if err := p.Control.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {

@@ -15,12 +15,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The old controller of this fleet cannot be stopped: nothing but the policy and the Leases shows that something was
-// changed.
+// The old controller of this fleet has no workload to stop, so only the policy and the Leases show that the migrator
+// has changed anything.
 //
 // Rule: migration-status-put-back.
-func TestAFinalizerThatSomebodyRemovedComesBack(t *testing.T) {
-	l := newLife(t)
+// Rule: migration-status-put-back.
+func TestRemovedFinalizerIsRestored(t *testing.T) {
+	l := newJourney(t)
 	m := &v1beta1.Migration{}
 	l.must(l.admin.Get(l.ctx, l.key, m))
 	m.Spec.Fence.Workloads = nil
@@ -30,27 +31,29 @@ func TestAFinalizerThatSomebodyRemovedComesBack(t *testing.T) {
 	remove := merge(`{"metadata":{"finalizers":null}}`)
 	l.must(l.admin.Patch(l.ctx, l.pass(), remove))
 	if m := l.pass(); !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
-		t.Errorf("in the phase %s the finalizer does not come back", m.Status.Phase)
+		t.Errorf("in the phase %s the finalizer is not restored", m.Status.Phase)
 	}
 	l.stage(v1beta1.MigrationAbort)
 	l.until(v1beta1.MigrationAborting)
 	l.must(l.admin.Patch(l.ctx, l.pass(), remove))
 	l.until(v1beta1.MigrationAborted)
 	l.fenceIsDown()
-	if left := l.ours(); len(left) > 0 {
-		t.Errorf("of ours are left %v", slices.Sorted(maps.Keys(left)))
+	if left := l.ownObjects(); len(left) > 0 {
+		t.Errorf("objects of Machinist remain: %v", slices.Sorted(maps.Keys(left)))
 	}
 	if len(l.cloud.owners) > 0 {
-		t.Errorf("%d instances have our tags", len(l.cloud.owners))
+		t.Errorf("%d instances still have Machinist's tags", len(l.cloud.owners))
 	}
 	l.cleanOld()
 }
 
-// TestAnAbortNeedsNoWorkloadThatDoesNotExist has one whose name is wrong, and one that is uninstalled.
+// The name of one workload is wrong, and the other one is uninstalled.
+//
 // Rule: migration-abort-without-workload.
-func TestAnAbortNeedsNoWorkloadThatDoesNotExist(t *testing.T) {
-	for name, fleet := range map[string]func(*life){
-		"wrong name": func(l *life) {
+// Rule: migration-abort-without-workload.
+func TestAbortDoesNotNeedMissingWorkloads(t *testing.T) {
+	for name, fleet := range map[string]func(*journey){
+		"wrong name": func(l *journey) {
 			m := &v1beta1.Migration{}
 			l.must(l.admin.Get(l.ctx, l.key, m))
 			m.Spec.Fence.Workloads[0].Name = "another"
@@ -58,20 +61,20 @@ func TestAnAbortNeedsNoWorkloadThatDoesNotExist(t *testing.T) {
 			l.planned()
 			l.until(v1beta1.MigrationFencing)
 		},
-		"uninstalled": func(l *life) {
+		"uninstalled": func(l *journey) {
 			l.adoptedFleet()
 			l.must(l.admin.Delete(l.ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: l.from,
 				Name: oldWorkload}}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLife(t)
+			l := newJourney(t)
 			fleet(l)
 			l.stage(v1beta1.MigrationAbort)
 			l.until(v1beta1.MigrationAborted)
 			l.fenceIsDown()
-			if left := l.ours(); len(left) > 0 {
-				t.Errorf("of ours are left %v", slices.Sorted(maps.Keys(left)))
+			if left := l.ownObjects(); len(left) > 0 {
+				t.Errorf("objects of Machinist remain: %v", slices.Sorted(maps.Keys(left)))
 			}
 			l.cleanOld()
 		})
@@ -79,8 +82,8 @@ func TestAnAbortNeedsNoWorkloadThatDoesNotExist(t *testing.T) {
 }
 
 // Rule: migration-marks-by-label-and-origin.
-func TestAnAbortLeavesWhatOnlyHasTheLabel(t *testing.T) {
-	l := newLife(t)
+func TestAbortKeepsObjectsWithOnlyTheLabel(t *testing.T) {
+	l := newJourney(t)
 	l.adoptedFleet()
 	labels := map[string]string{v1beta1.LabelMigration: l.key.Name}
 	meta := metav1.ObjectMeta{Namespace: l.key.Namespace, Name: "theirs", Labels: labels}
@@ -93,14 +96,17 @@ func TestAnAbortLeavesWhatOnlyHasTheLabel(t *testing.T) {
 	}
 	l.stage(v1beta1.MigrationAbort)
 	l.until(v1beta1.MigrationAborted)
-	if left := slices.Sorted(maps.Keys(l.ours())); !slices.Equal(left, []string{"MachineSet/theirs", "Secret/theirs"}) {
-		t.Errorf("of the namespace are left %v", left)
+	if left := slices.Sorted(maps.Keys(l.ownObjects())); !slices.Equal(left, []string{"MachineSet/theirs",
+		"Secret/theirs"}) {
+		t.Errorf("after the abort, the namespace has %v", left)
 	}
 	l.cleanOld()
 }
 
-// A migration that has ended is reconciled only for what somebody else writes. Rule: migration-status-put-back.
-func TestAFinalizerThatIsPutOnAfterTheEndIsSeen(t *testing.T) {
+// A migration that has ended is reconciled only after changes by other clients.
+//
+// Rule: migration-status-put-back.
+func TestFinalizerAddedAfterTheEndIsReconciled(t *testing.T) {
 	in := func(phase v1beta1.MigrationPhase, finalizers ...string) *v1beta1.Migration {
 		m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Finalizers: finalizers}}
 		m.Status.Phase = phase
@@ -113,11 +119,11 @@ func TestAFinalizerThatIsPutOnAfterTheEndIsSeen(t *testing.T) {
 		want    bool
 	}{
 		{"a finalizer after the end", in(ended), in(ended, v1beta1.MigrationFinalizer), true},
-		{"its own finalizer", in(begun), in(begun, v1beta1.MigrationFinalizer), false},
-		{"its own release", in(ended, v1beta1.MigrationFinalizer), in(ended), false},
+		{"the finalizer that the migrator adds", in(begun), in(begun, v1beta1.MigrationFinalizer), false},
+		{"the finalizer that the migrator removes", in(ended, v1beta1.MigrationFinalizer), in(ended), false},
 	} {
 		if got := Changed().Update(event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}); got != test.want {
-			t.Errorf("%s is seen: %t", test.what, got)
+			t.Errorf("%s is reconciled: %t", test.what, got)
 		}
 	}
 }

@@ -19,8 +19,9 @@ import (
 
 // The phases in which Machinist takes the fleet over: Copying, Adopting, Adopted.
 
-// each calls do for all items, in their order and several at a time. The first error ends it.
-func each[T any](ctx context.Context, parallel int, items []T, do func(context.Context, T) error) error {
+// forEach calls do for all items in their order, with at most parallel calls at a time. It returns the first error,
+// after which no further call begins.
+func forEach[T any](ctx context.Context, parallel int, items []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, item := range items {
@@ -34,37 +35,37 @@ func each[T any](ctx context.Context, parallel int, items []T, do func(context.C
 	return group.Wait()
 }
 
-// copying makes what the plan has and does not exist: what others refer to comes first.
+// copying creates the objects of the plan that do not exist yet. Objects that others refer to come first.
 func (p *pass) copying(ctx context.Context) error {
-	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
+	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
-	made, mine, _, err := p.makePlan(ctx)
+	made, own, _, err := p.makePlan(ctx)
 	if err != nil {
 		return err
 	}
 	for _, problem := range made.findings.blocking(p.migration.Spec.Accept) {
-		p.trouble("%s", problem)
+		p.addTrouble("%s", problem)
 	}
-	if p.counted > 0 {
+	if p.troubleCount > 0 {
 		return nil
 	}
-	c := copier{pass: p, mine: mine}
+	c := copier{pass: p, own: own}
 	if err := c.all(ctx, made); err != nil {
 		return err
 	}
 	p.migration.Status.Machines.Copied = int32(len(made.machines)) - int32(c.missing)
-	if c.missing > 0 || p.counted > 0 {
+	if c.missing > 0 || p.troubleCount > 0 {
 		return nil
 	}
 	return p.enter(v1beta1.MigrationAdopting)
 }
 
-// copier makes objects that do not exist.
+// copier creates the missing objects of a plan.
 type copier struct {
 	*pass
-	mine    *ours
-	missing int // Machines that could not be made in this pass
+	own     *ownObjects
+	missing int // Machines that this pass has not created yet
 }
 
 func (c *copier) all(ctx context.Context, made *plan) error {
@@ -90,7 +91,7 @@ func (c *copier) all(ctx context.Context, made *plan) error {
 			return err
 		}
 		for _, s := range d.sets {
-			ownedBy(s.object, owner, "MachineDeployment")
+			setOwner(s.object, owner, "MachineDeployment")
 			if err := c.set(ctx, s, sets); err != nil {
 				return err
 			}
@@ -113,18 +114,19 @@ func (c *copier) set(ctx context.Context, s *set, made map[*set]*v1beta1.Machine
 	return nil
 }
 
-// ensure returns the object as it is at the API server, and makes it if it is not there.
+// ensure returns the object as stored at the API server. It creates the object if it does not exist.
 func (c *copier) ensure(ctx context.Context, object client.Object) (client.Object, error) {
-	if existing := c.mine.find(object); existing != nil {
-		return existing, nil // The plan found no other owner.
+	if existing := c.own.find(object); existing != nil {
+		return existing, nil // The plan has no Blocker, so the object is the migration's.
 	}
 	if err := c.Control.Create(ctx, object); err != nil {
-		return nil, fmt.Errorf("make %s %s: %w", kindOf(object), object.GetName(), err)
+		return nil, fmt.Errorf("create %s %s: %w", kindOf(object), object.GetName(), err)
 	}
 	return object, nil
 }
 
-// create makes a Secret, which is not read before: one that is there already is from an earlier pass, or in the way.
+// create creates a Secret. Secrets are not read with the other objects, so an existing one may be from an earlier pass
+// or have another owner.
 func (c *copier) create(ctx context.Context, object client.Object) error {
 	err := c.Control.Create(ctx, object)
 	if !apierrors.IsAlreadyExists(err) {
@@ -134,15 +136,16 @@ func (c *copier) create(ctx context.Context, object client.Object) error {
 	if err := c.Control.Get(ctx, client.ObjectKeyFromObject(object), existing); err != nil {
 		return fmt.Errorf("read %s %s: %w", kindOf(object), object.GetName(), err)
 	}
-	if !c.mine.made(existing) {
-		c.trouble("%s %s exists and is of another owner: delete or rename it", kindOf(object), object.GetName())
+	if !c.own.created(existing) {
+		c.addTrouble("%s %s exists and was not created by this migration: delete or rename it", kindOf(object),
+			object.GetName())
 	}
 	return nil
 }
 
 func (c *copier) machines(ctx context.Context, made *plan, sets map[*set]*v1beta1.MachineSet) error {
 	existing := map[types.UID]bool{}
-	for _, machine := range c.mine.ofMigration() {
+	for _, machine := range c.own.migratedMachines() {
 		existing[oldUID(machine)] = true
 	}
 	var missing []*v1beta1.Machine
@@ -152,10 +155,10 @@ func (c *copier) machines(ctx context.Context, made *plan, sets map[*set]*v1beta
 		}
 	}
 	c.missing = len(missing)
-	for batch := range slices.Chunk(missing, copiedAtOnce) {
-		if err := each(ctx, c.Parallel, batch, func(ctx context.Context, machine *v1beta1.Machine) error {
+	for batch := range slices.Chunk(missing, copyBatch) {
+		if err := forEach(ctx, c.Parallel, batch, func(ctx context.Context, machine *v1beta1.Machine) error {
 			if err := c.Control.Create(ctx, machine); err != nil {
-				return fmt.Errorf("make Machine %s: %w", machine.Name, err)
+				return fmt.Errorf("create Machine %s: %w", machine.Name, err)
 			}
 			return nil
 		}); err != nil {
@@ -166,7 +169,7 @@ func (c *copier) machines(ctx context.Context, made *plan, sets map[*set]*v1beta
 			break
 		}
 		c.migration.Status.Machines.Copied = int32(len(made.machines) - c.missing)
-		c.keepStatus(c.migration, nil)
+		c.rememberStatus(c.migration, nil)
 		if err := c.Control.Status().Update(ctx, c.migration); err != nil {
 			return fmt.Errorf("write the status: %w", err)
 		}
@@ -174,22 +177,23 @@ func (c *copier) machines(ctx context.Context, made *plan, sets map[*set]*v1beta
 	return nil
 }
 
-// copiedAtOnce is how many Machines are made between two writes of the status, by which people see how far it is.
-const copiedAtOnce = 1000
+// copyBatch is how many Machines are created between two updates of the status, which shows the progress.
+const copyBatch = 1000
 
-// isAdopted reports whether the instance of a Machine is ours, and its Node, if it has one, is the Machine's.
-func isAdopted(m *v1beta1.Machine, all nodes) bool {
+// isAdopted reports whether Machinist owns the instance of a Machine, and the Machine has found the Node of the
+// instance if there is one.
+func isAdopted(m *v1beta1.Machine, targetNodes nodes) bool {
 	if m.Status.Instance == nil || m.Adopting() || !meta.IsStatusConditionTrue(m.Status.Conditions,
 		v1beta1.ConditionLaunched) {
 		return false
 	}
-	same := all.byProviderID[m.Spec.ProviderID]
+	same := targetNodes.byProviderID[m.Spec.ProviderID]
 	return len(same) != 1 || m.Status.NodeRef != nil && m.Status.NodeRef.UID == same[0].UID
 }
 
-func countAdopted(mine *ours, all nodes) (n int32) {
-	for _, m := range mine.ofMigration() {
-		if isAdopted(m, all) {
+func countAdopted(own *ownObjects, targetNodes nodes) (n int32) {
+	for _, m := range own.migratedMachines() {
+		if isAdopted(m, targetNodes) {
 			n++
 		}
 	}
@@ -197,56 +201,57 @@ func countAdopted(mine *ours, all nodes) (n int32) {
 }
 
 const (
-	// maxUnpaused is how many Machines are being adopted at a time.
+	// maxUnpaused is the maximum number of Machines that are adopted at the same time.
 	maxUnpaused = 200
-	// patience is for how long the provider's process may get no further before that is said.
-	patience = time.Minute
+	// stallTimeout is how long there may be no progress before the migration reports the obstacle.
+	stallTimeout = time.Minute
 )
 
-// adopting unpauses Machines, at first one, then as many as are adopted already.
+// adopting unpauses Machines: first one, then as many as are adopted already.
 func (p *pass) adopting(ctx context.Context) error {
-	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
+	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
-	mine, all, err := p.readAdopted(ctx)
+	own, targetNodes, err := p.readAdopted(ctx)
 	if err != nil {
 		return err
 	}
-	var paused, underWay []*v1beta1.Machine
+	var paused, inProgress []*v1beta1.Machine
 	adopted := 0
-	for _, m := range mine.ofMigration() {
+	for _, m := range own.migratedMachines() {
 		switch {
-		case isAdopted(m, all):
+		case isAdopted(m, targetNodes):
 			adopted++
-		case has(m.Annotations, v1beta1.AnnotationPaused):
+		case hasKey(m.Annotations, v1beta1.AnnotationPaused):
 			paused = append(paused, m)
 		default:
-			underWay = append(underWay, m)
-			p.refused(m)
+			inProgress = append(inProgress, m)
+			p.reportRefusal(m)
 		}
 	}
-	free := min(max(1, min(maxUnpaused, adopted))-len(underWay), len(paused))
+	free := min(max(1, min(maxUnpaused, adopted))-len(inProgress), len(paused))
 	if free > 0 {
-		if err := each(ctx, p.Parallel, paused[:free], func(ctx context.Context, m *v1beta1.Machine) error {
-			return p.annotation(ctx, m, v1beta1.AnnotationPaused, false)
+		if err := forEach(ctx, p.Parallel, paused[:free], func(ctx context.Context, m *v1beta1.Machine) error {
+			return p.setAnnotation(ctx, m, v1beta1.AnnotationPaused, false)
 		}); err != nil {
 			return err
 		}
 	}
-	if p.unchangedFor(p.migration, adopted) >= patience && len(underWay) > 0 && p.counted == 0 {
-		p.trouble("The process of provider %s has adopted none of %s for a while, the first is %s: see whether it runs and "+
-			"leads, and machinist why machine/%[3]s", p.migration.Spec.Provider, wording.Count(len(underWay), "machine"),
-			underWay[0].Name)
+	if p.unchangedFor(p.migration, adopted) >= stallTimeout && len(inProgress) > 0 && p.troubleCount == 0 {
+		p.addTrouble("The process of provider %s has adopted none of %s for a minute, the first is %s. Check that the "+
+			"process runs and leads, and run: machinist why machine/%[3]s", p.migration.Spec.Provider,
+			wording.Count(len(inProgress), "machine"),
+			inProgress[0].Name)
 	}
-	if len(paused) > 0 || len(underWay) > 0 {
+	if len(paused) > 0 || len(inProgress) > 0 {
 		return nil
 	}
 	return p.enter(v1beta1.MigrationAdopted)
 }
 
-// readAdopted reads our objects and the Nodes, and counts.
-func (p *pass) readAdopted(ctx context.Context) (*ours, nodes, error) {
-	mine, err := readOurs(ctx, p.Control, p.migration)
+// readAdopted reads the objects of Machinist and the Nodes, and updates the counts in the status.
+func (p *pass) readAdopted(ctx context.Context) (*ownObjects, nodes, error) {
+	own, err := readOwnObjects(ctx, p.Control, p.migration)
 	if err != nil {
 		return nil, nodes{}, err
 	}
@@ -254,17 +259,17 @@ func (p *pass) readAdopted(ctx context.Context) (*ours, nodes, error) {
 	if p.Target != nil {
 		reader = p.Target
 	}
-	all, err := readNodes(ctx, reader)
+	targetNodes, err := readNodes(ctx, reader)
 	if err != nil {
 		return nil, nodes{}, err
 	}
-	p.migration.Status.Machines.Copied = int32(len(mine.ofMigration()))
-	p.migration.Status.Machines.Adopted = countAdopted(mine, all)
-	return mine, all, nil
+	p.migration.Status.Machines.Copied = int32(len(own.migratedMachines()))
+	p.migration.Status.Machines.Adopted = countAdopted(own, targetNodes)
+	return own, targetNodes, nil
 }
 
-// refused reports a Machine whose adoption the provider refuses.
-func (p *pass) refused(m *v1beta1.Machine) {
+// reportRefusal reports a Machine that the provider refuses to adopt.
+func (p *pass) reportRefusal(m *v1beta1.Machine) {
 	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched == nil || launched.Status == metav1.ConditionTrue {
 		return
@@ -272,14 +277,14 @@ func (p *pass) refused(m *v1beta1.Machine) {
 	switch launched.Reason {
 	case v1beta1.ReasonAdoptionForbidden, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonAdoptionUnsupported,
 		v1beta1.ReasonDuplicateProviderID:
-		p.trouble("Machine %s: %s: %s", m.Name, launched.Reason, launched.Message)
+		p.addTrouble("Machine %s: %s: %s", m.Name, launched.Reason, launched.Message)
 	}
 }
 
-// annotation puts an annotation on an object, or takes it off, if the object has not been changed since it was read.
-func (p *pass) annotation(ctx context.Context, object client.Object, key string, there bool) error {
+// setAnnotation adds an annotation with an empty value, or removes the annotation if present is false.
+func (p *pass) setAnnotation(ctx context.Context, object client.Object, key string, present bool) error {
 	value := "null"
-	if there {
+	if present {
 		value = `""`
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%s}}}`, object.GetUID(), key, value)
@@ -289,26 +294,26 @@ func (p *pass) annotation(ctx context.Context, object client.Object, key string,
 	return nil
 }
 
-func has(m map[string]string, key string) bool {
+func hasKey(m map[string]string, key string) bool {
 	_, found := m[key]
 	return found
 }
 
-// adopted holds what was reached until a person decides.
+// adopted keeps the fence up until the user decides to commit or to abort.
 func (p *pass) adopted(ctx context.Context) error {
-	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
+	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
-	mine, all, err := p.readAdopted(ctx)
+	own, targetNodes, err := p.readAdopted(ctx)
 	if err != nil {
 		return err
 	}
-	for _, m := range mine.ofMigration() {
-		if !isAdopted(m, all) {
-			p.trouble("Machine %s was adopted and is not any more: see machinist why machine/%s", m.Name, m.Name)
+	for _, m := range own.migratedMachines() {
+		if !isAdopted(m, targetNodes) {
+			p.addTrouble("Machine %s is not adopted any more. Run: machinist why machine/%s", m.Name, m.Name)
 		}
 	}
-	if p.counted > 0 || p.migration.Spec.Stage != v1beta1.MigrationCommit {
+	if p.troubleCount > 0 || p.migration.Spec.Stage != v1beta1.MigrationCommit {
 		return nil
 	}
 	return p.enter(v1beta1.MigrationCommitting)

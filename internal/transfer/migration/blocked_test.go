@@ -16,7 +16,7 @@ import (
 )
 
 // Rule: migration-abort-names-what-stops-it.
-func TestWhatKeepsAnObjectIsNamed(t *testing.T) {
+func TestBlockReasonNamesWhatKeepsAnObject(t *testing.T) {
 	deleted := func(finalizers ...string) metav1.ObjectMeta {
 		now := metav1.Now()
 		return metav1.ObjectMeta{Name: "a", DeletionTimestamp: &now, Finalizers: finalizers}
@@ -27,8 +27,8 @@ func TestWhatKeepsAnObjectIsNamed(t *testing.T) {
 	ofClass.Spec.ClassRef = &v1beta1.LocalRef{Name: "a"}
 	inline := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "two"}}
 	inline.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "a"}
-	of := func(classes []*v1beta1.MachineClass, machines ...*v1beta1.Machine) *ours {
-		o := &ours{classes: map[string]*v1beta1.MachineClass{}, machines: map[string]*v1beta1.Machine{}}
+	of := func(classes []*v1beta1.MachineClass, machines ...*v1beta1.Machine) *ownObjects {
+		o := &ownObjects{classes: map[string]*v1beta1.MachineClass{}, machines: map[string]*v1beta1.Machine{}}
 		for _, c := range classes {
 			o.classes[c.Name] = c
 		}
@@ -39,39 +39,41 @@ func TestWhatKeepsAnObjectIsNamed(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what   string
-		mine   *ours
+		own    *ownObjects
 		object client.Object
 		want   string
 	}{
-		{"a finalizer of others", of(nil, ofClass),
+		{"a finalizer of another controller", of(nil, ofClass),
 			&v1beta1.MachineClass{ObjectMeta: deleted(v1beta1.InUseFinalizer, "example.com/keep")},
-			"it has the finalizers example.com/keep. See who has to remove them"},
+			"the finalizers example.com/keep remain. Find out which controllers must remove them"},
 		{"a class that a Machine uses", of(nil, ofClass, inline),
 			&v1beta1.MachineClass{ObjectMeta: deleted(v1beta1.InUseFinalizer)},
-			"Machine one uses it. Let that use another one, or delete it"},
+			"Machine one uses it. Change that object to use another one, or delete that object"},
 		{"a Secret that a class uses", of([]*v1beta1.MachineClass{class}, ofClass),
 			&corev1.Secret{ObjectMeta: deleted(v1beta1.InUseFinalizer)},
-			"MachineClass theirs uses it. Let that use another one, or delete it"},
+			"MachineClass theirs uses it. Change that object to use another one, or delete that object"},
 		{"a Secret that a Machine uses", of(nil, ofClass, inline),
 			&corev1.Secret{ObjectMeta: deleted(v1beta1.InUseFinalizer)},
-			"Machine two uses it. Let that use another one, or delete it"},
+			"Machine two uses it. Change that object to use another one, or delete that object"},
 		{"nothing", of(nil), &corev1.Secret{ObjectMeta: deleted(v1beta1.InUseFinalizer)},
-			"the process of provider sim has not released it. See whether it runs and leads"},
+			"the process of provider sim has not released it. Check that the process runs and leads"},
 	} {
-		if got := blockedBy(c.mine, c.object, "sim"); got != c.want {
+		if got := blockReason(c.own, c.object, "sim"); got != c.want {
 			t.Errorf("%s: %q, expected %q", c.what, got, c.want)
 		}
 	}
 }
 
-// TestAnAbortNamesWhatStopsIt has a class of others that uses a Secret which the abort deletes. Nobody lets the Secret
-// go, as the process of the provider would when that class uses another one.
+// A class that the migration did not create uses a Secret that the abort deletes. The test plays the provider: it
+// removes the finalizer of the Secret only after that class is gone.
+//
 // Rules: migration-abort-names-what-stops-it, migration-waits-longer.
-func TestAnAbortNamesWhatStopsIt(t *testing.T) {
-	l := newLife(t)
+// Rules: migration-abort-names-what-stops-it, migration-waits-longer.
+func TestAbortReportsWhatBlocksIt(t *testing.T) {
+	l := newJourney(t)
 	l.adoptedFleet()
 	var secret *corev1.Secret
-	for _, o := range l.ours() {
+	for _, o := range l.ownObjects() {
 		if s, is := o.(*corev1.Secret); is {
 			secret = s
 		}
@@ -82,7 +84,7 @@ func TestAnAbortNamesWhatStopsIt(t *testing.T) {
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: secret.Name}
 	l.must(l.admin.Create(l.ctx, class))
 	l.stage(v1beta1.MigrationAbort)
-	want := "Secret " + secret.Name + " is being deleted and is still there: MachineClass theirs uses it."
+	want := "Secret " + secret.Name + " is being deleted, but still exists: MachineClass theirs uses it."
 	eventually(l, "the abort names the class", func() bool {
 		return strings.Contains(strings.Join(l.pass().Status.Troubles, "\n"), want)
 	})
@@ -90,14 +92,14 @@ func TestAnAbortNamesWhatStopsIt(t *testing.T) {
 	for range 15 {
 		result, err := l.r.Reconcile(l.ctx, reconcile.Request{NamespacedName: l.key})
 		l.must(err)
-		if result.RequeueAfter < last || result.RequeueAfter > slowest {
-			t.Errorf("after %s nothing has changed, and the next pass is in %s", last, result.RequeueAfter)
+		if result.RequeueAfter < last || result.RequeueAfter > maxRetryInterval {
+			t.Errorf("nothing has changed for %s, and the next pass is in %s", last, result.RequeueAfter)
 		}
 		last = result.RequeueAfter
 		l.clock.Step(last)
 	}
-	if last != slowest {
-		t.Errorf("the abort is tried every %s, expected %s", last, slowest)
+	if last != maxRetryInterval {
+		t.Errorf("the abort is retried every %s, expected %s", last, maxRetryInterval)
 	}
 	l.must(l.admin.Delete(l.ctx, class))
 	l.must(client.IgnoreNotFound(l.admin.Patch(l.ctx, secret, merge(`{"metadata":{"finalizers":null}}`))))
@@ -107,21 +109,21 @@ func TestAnAbortNamesWhatStopsIt(t *testing.T) {
 }
 
 // Rule: migration-waits-longer.
-func TestPassesAreCloseWhileSomethingChanges(t *testing.T) {
+func TestRequeueDelayGrowsWhileTroublesDoNotChange(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Now())
 	p := &pass{Reconciler: New(Options{Clock: clock, Timing: DefaultTiming}), migration: &v1beta1.Migration{},
-		again: DefaultTiming.Poll, counted: 1}
+		requeueAfter: DefaultTiming.Poll, troubleCount: 1}
 	for range 10 {
-		clock.Step(p.paced(false))
+		clock.Step(p.requeueDelay(false))
 	}
-	if next := p.paced(false); next != slowest {
-		t.Errorf("where nothing changes the next pass is in %s, expected %s", next, slowest)
+	if next := p.requeueDelay(false); next != maxRetryInterval {
+		t.Errorf("if nothing changes, the next pass is in %s, expected %s", next, maxRetryInterval)
 	}
-	if next := p.paced(true); next != DefaultTiming.Poll {
-		t.Errorf("where something has changed the next pass is in %s, expected %s", next, DefaultTiming.Poll)
+	if next := p.requeueDelay(true); next != DefaultTiming.Poll {
+		t.Errorf("if something has changed, the next pass is in %s, expected %s", next, DefaultTiming.Poll)
 	}
-	p.counted = 0
-	if next := p.paced(false); next != DefaultTiming.Poll {
-		t.Errorf("without troubles the next pass is in %s, expected %s", next, DefaultTiming.Poll)
+	p.troubleCount = 0
+	if next := p.requeueDelay(false); next != DefaultTiming.Poll {
+		t.Errorf("without troubles, the next pass is in %s, expected %s", next, DefaultTiming.Poll)
 	}
 }

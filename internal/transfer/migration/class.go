@@ -24,23 +24,23 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// class is a description of instances that old objects share, and what becomes of it.
+// class is a description of instances that old objects share, and the MachineClass that it becomes.
 type class struct {
 	name string
 	old  *source.Class
-	// from is the first object that uses it, for findings.
+	// from is the first object that uses the description, for findings.
 	from string
 
-	// searched is whether the cloud was asked for its instances and has answered.
+	// searched is whether the cloud has returned the instances of the class.
 	searched bool
 	legacy   provider.Legacy
 
 	object *v1beta1.MachineClass
-	// secrets are those that the class refers to and that the migration makes.
+	// secrets are the Secrets of the class that the migration creates.
 	secrets []*corev1.Secret
 }
 
-// dnsLabel is what a class may be named after.
+// dnsLabel matches a name of an old provider that a class name can begin with.
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
 
 // className returns the name of the class for a description.
@@ -55,9 +55,9 @@ func className(old *source.Class) string {
 	return old.ContentName(prefix)
 }
 
-// describe reads what the description refers to, so that the driver can read it, and returns the instances that the old
-// system has made with it.
-func (p *planner) describe(ctx context.Context, c *class) ([]provider.Located, error) {
+// findInstances reads the Secrets and ConfigMaps of the description, and returns the instances that the old system
+// created from it.
+func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Located, error) {
 	spec := runtime.DeepCopyJSON(c.old.Spec)
 	ok := true
 	for _, value := range c.old.Values {
@@ -86,7 +86,8 @@ func (p *planner) describe(ctx context.Context, c *class) ([]provider.Located, e
 		maps.Copy(credentials, data)
 	}
 	if ref := p.migration.Spec.CredentialsRef; ref != nil {
-		data, problem, err := p.secrets.all(ctx, "Secret", types.NamespacedName{Namespace: p.migration.Namespace, Name: ref.Name})
+		data, problem, err := p.secrets.all(ctx, "Secret", types.NamespacedName{Namespace: p.migration.Namespace,
+			Name: ref.Name})
 		if err != nil {
 			return nil, err
 		}
@@ -113,25 +114,25 @@ func (p *planner) describe(ctx context.Context, c *class) ([]provider.Located, e
 		p.blockf(CodeCannotImport, c.from, "", "%s", message(err))
 	case code == provider.InvalidArgument || code == provider.FailedPrecondition || code == provider.Unauthenticated ||
 		code == provider.PermissionDenied:
-		p.blockf(CodeCannotImport, c.from, c.old.Path, "The instances cannot be found: %s", message(err))
+		p.blockf(CodeCannotImport, c.from, c.old.Path, "The instances of the class cannot be listed: %s", message(err))
 	default:
 		return nil, fmt.Errorf("find the instances of class %s: %w", c.name, err)
 	}
 	return all, nil
 }
 
-// convert makes the class of ours. facts are those of one of its instances, if there is one.
+// convert creates the MachineClass and its Secrets. facts are those of one of its instances, or nil.
 func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	if c.legacy.Source == "" {
-		return nil // It could not be read, which was reported.
+		return nil // findInstances has reported why the description could not be read.
 	}
 	imported, err := p.cloud.Import(ctx, provider.ImportRequest{Legacy: c.legacy, Facts: facts})
 	switch code := provider.CodeOf(err); {
 	case err == nil:
 	case code == provider.Unimplemented:
-		return nil // Reported when the instances were looked for.
+		return nil // findInstances has reported it.
 	case code == provider.InvalidArgument || code == provider.Internal:
-		p.blockf(CodeClassInvalid, c.from, c.old.Path, "The description cannot be read: %s", message(err))
+		p.blockf(CodeClassInvalid, c.from, c.old.Path, "The driver cannot read the description: %s", message(err))
 		return nil
 	default:
 		return fmt.Errorf("convert class %s: %w", c.name, err)
@@ -156,19 +157,19 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	for _, finding := range imported.Findings {
 		settled := finding.Code == provider.FindingRequiredField || finding.Code == provider.FindingInvalidField
 		if finding.Level == provider.FindingBlocker && settled && overridden && problem == "" {
-			continue // The override gave what was missing.
+			continue // The override has set what was missing.
 		}
 		finding.Path = strings.Trim(c.old.Path+"."+finding.Path, ".")
 		p.plan.findings.add(c.from, finding)
 	}
 	if problem != "" {
-		p.blockf(CodeClassInvalid, c.from, c.old.Path, "Provider %s refuses the class %s: %s Correct it by spec.overrides.",
-			p.cloud.Name(), c.name, problem)
+		p.blockf(CodeClassInvalid, c.from, c.old.Path, "Provider %s refuses the class %s: %s Correct the class with "+
+			"spec.overrides.", p.cloud.Name(), c.name, problem)
 	}
 	return nil
 }
 
-// userData gives the class the bootstrap data of the old one, or that which the Migration names.
+// userData gives the class the user data of the old one, or the user data that the Migration names.
 func (p *planner) userData(ctx context.Context, c *class) error {
 	ref := c.old.UserData
 	if ref == nil {
@@ -177,8 +178,8 @@ func (p *planner) userData(ctx context.Context, c *class) error {
 			return nil
 		}
 		p.plan.findings.addf(provider.FindingLoss, CodeNoUserData, c.from, "",
-			"The old system made the bootstrap data itself. New machines of class %s get none unless spec.userDataRef names a "+
-				"Secret with a template.", c.name)
+			"The old system generated the user data itself. New machines of class %s get no user data unless "+
+				"spec.userDataRef names a Secret with a template.", c.name)
 		return nil
 	}
 	data, problem, err := p.secrets.entry(ctx, *ref)
@@ -203,7 +204,7 @@ func (p *planner) secret(c *class, name, use string, data map[string][]byte) *co
 	return secret
 }
 
-// override applies what the Migration changes of the class, and reports whether there is something.
+// override applies the override of the class, and reports whether there is one.
 func (p *planner) override(c *class) bool {
 	i := slices.IndexFunc(p.migration.Spec.Overrides, func(o v1beta1.MigrationOverride) bool { return o.Class == c.name })
 	if i < 0 {
@@ -211,29 +212,31 @@ func (p *planner) override(c *class) bool {
 	}
 	path := fmt.Sprintf("spec.overrides[%d].patch", i)
 	from := "Migration/" + p.migration.Name
-	before, _ := json.Marshal(c.object.Spec) // What was decoded from JSON can be encoded.
+	before, _ := json.Marshal(c.object.Spec) // A value that was decoded from JSON can be encoded.
 	after, err := jsonpatch.MergePatch(before, p.migration.Spec.Overrides[i].Patch.Raw)
 	if err != nil {
-		p.blockf(CodeClassInvalid, from, path, "It is no JSON merge patch of the spec of class %s: %v", c.name, err)
+		p.blockf(CodeClassInvalid, from, path, "The patch is not a JSON merge patch for the spec of class %s: %v", c.name,
+			err)
 		return true
 	}
 	var spec v1beta1.MachineClassSpec
 	decoder := json.NewDecoder(bytes.NewReader(after))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&spec); err != nil {
-		p.blockf(CodeClassInvalid, from, path, "The spec of class %s is not one of a MachineClass any more: %v", c.name, err)
+		p.blockf(CodeClassInvalid, from, path, "With the patch, the spec of class %s is not valid for a MachineClass: %v",
+			c.name, err)
 		return true
 	}
 	if spec.Provider != p.migration.Spec.Provider || spec.ProviderSpec == nil || spec.Adoption != v1beta1.AdoptionAllow {
-		p.blockf(CodeClassInvalid, from, path, "provider and adoption of class %s must stay, and providerSpec must be there",
-			c.name)
+		p.blockf(CodeClassInvalid, from, path, "The patch must not change provider and adoption of class %s, and must "+
+			"not remove providerSpec.", c.name)
 		return true
 	}
 	c.object.Spec = spec
 	return true
 }
 
-// validate asks the driver whether it can serve the class; the answer is what is wrong, if something is.
+// validate returns why the driver refuses the class, or "".
 func (p *planner) validate(ctx context.Context, c *class, credentials map[string][]byte) (problem string) {
 	err := p.cloud.Validate(ctx, provider.ValidateRequest{Class: provider.Class{Spec: c.object.Spec.ProviderSpec.Raw,
 		Credentials: provider.NewCredentials(credentials).In(p.migration.Namespace)}})
@@ -243,10 +246,10 @@ func (p *planner) validate(ctx context.Context, c *class, credentials map[string
 	return strings.TrimSuffix(message(err), ".") + "."
 }
 
-// message is what an error of a driver says to people.
+// message returns the text of a driver's error.
 func message(err error) string { return strings.TrimSpace(err.Error()) }
 
-// setPath writes a value in a JSON object. The source package makes the path from that object.
+// setPath sets a value in a JSON object. Package source derives the path from that object.
 func setPath(object map[string]any, path []string, value string) {
 	var at any = object
 	for i, key := range path {
@@ -285,7 +288,7 @@ type content struct {
 	problem string
 }
 
-// all returns the entries of a Secret or ConfigMap, or what keeps it from being read.
+// all returns the entries of a Secret or ConfigMap, or the problem if there is none.
 func (r *secretReader) all(ctx context.Context, kind string,
 	name types.NamespacedName) (map[string][]byte, string, error) {
 	key := kind + "/" + name.String()
@@ -310,7 +313,7 @@ func (r *secretReader) all(ctx context.Context, kind string,
 			c.data[key] = []byte(value)
 		}
 	default:
-		c.problem = fmt.Sprintf("%s is no kind that is read for values", kind)
+		c.problem = fmt.Sprintf("Values can be read from a Secret or ConfigMap, not from a %s.", kind)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -322,7 +325,7 @@ func (r *secretReader) all(ctx context.Context, kind string,
 	return c.data, c.problem, nil
 }
 
-// entry returns one entry.
+// entry returns one entry of a Secret or ConfigMap, or the problem.
 func (r *secretReader) entry(ctx context.Context, ref source.KeyRef) ([]byte, string, error) {
 	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	data, problem, err := r.all(ctx, ref.Kind, name)

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-func TestSetPathWritesOnlyWhatIsThere(t *testing.T) {
+func TestSetPathDoesNotAddParents(t *testing.T) {
 	for path, want := range map[string]string{
 		"a":         `{"a":"x","list":[{"b":"old"},"c"],"map":{"d":"old"},"text":"t"}`,
 		"map.d":     `{"list":[{"b":"old"},"c"],"map":{"d":"x"},"text":"t"}`,
@@ -42,7 +42,7 @@ func TestSetPathWritesOnlyWhatIsThere(t *testing.T) {
 	}
 }
 
-// gardener has a fleet with one class, whose name its old object gives.
+// gardener returns a fleet with one class. The old class gives the name.
 func gardener(t *testing.T) (f *oldFleet, class string) {
 	t.Helper()
 	return fleetOf(t, provider.SourceGardener, "healthy"), "shoot--fleet--one-pool-z1-1f2e3"
@@ -53,32 +53,32 @@ func (f *oldFleet) override(class, patch string) {
 		Patch: &runtime.RawExtension{Raw: []byte(patch)}})
 }
 
-func TestOverridesChangeAClass(t *testing.T) {
+func TestOverrideChangesClass(t *testing.T) {
 	f, class := gardener(t)
 	f.override(class, `{"providerSpec":{"size":"large","region":null,"extra":1}}`)
-	made := f.plan()
+	plan := f.plan()
 	want := `{"apiVersion":"sim.machinist.dev/v1","extra":1,"kind":"SimMachine","size":"large"}`
-	if got := string(made.classes[0].object.Spec.ProviderSpec.Raw); got != want {
+	if got := string(plan.classes[0].object.Spec.ProviderSpec.Raw); got != want {
 		t.Errorf("the providerSpec is %s, expected %s", got, want)
 	}
-	if b := made.blockers(); len(b) > 0 {
+	if b := plan.blockers(); len(b) > 0 {
 		t.Errorf("blocked by %s", b)
 	}
 	plain, _ := gardener(t)
-	if plain.plan().hash == made.hash {
-		t.Error("a class that was overridden is the same plan")
+	if plain.plan().hash == plan.hash {
+		t.Error("a plan with an override has the same hash as one without")
 	}
 }
 
-func TestBadOverridesBlock(t *testing.T) {
+func TestInvalidOverrideIsBlocker(t *testing.T) {
 	for name, patch := range map[string]string{
-		"not JSON":                  `{`,
-		"a field that is unknown":   `{"providerspec":{"size":"large"},"providerSpecs":{}}`,
-		"a field of another type":   `{"providerSpec":{},"capacity":"much"}`,
-		"another provider":          `{"provider":"other"}`,
-		"no provider":               `{"provider":null}`,
-		"no description":            `{"providerSpec":null}`,
-		"adoption that is not open": `{"adoption":"Forbid"}`,
+		"not JSON":                     `{`,
+		"an unknown field":             `{"providerspec":{"size":"large"},"providerSpecs":{}}`,
+		"a field of the wrong type":    `{"providerSpec":{},"capacity":"much"}`,
+		"another provider":             `{"provider":"other"}`,
+		"no provider":                  `{"provider":null}`,
+		"no providerSpec":              `{"providerSpec":null}`,
+		"adoption that is not allowed": `{"adoption":"Forbid"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, class := gardener(t)
@@ -94,9 +94,10 @@ func TestBadOverridesBlock(t *testing.T) {
 	f.plan().expect(t, blocker, CodeUnusedOverride, "Migration/move")
 }
 
-// TestAnOverrideSettlesWhatTheDriverLacks: a field that cannot be translated blocks until an override gives it and the
-// driver accepts the result. (rule migration-overrides-settle)
-func TestAnOverrideSettlesWhatTheDriverLacks(t *testing.T) {
+// A field that the driver cannot translate is a Blocker until an override sets it and the driver accepts the result.
+//
+// Rule: migration-overrides-settle.
+func TestOverrideResolvesBlockersOfTheDriver(t *testing.T) {
 	lacks := func(f *oldFleet, code string) {
 		f.cloud.imported = func(req provider.ImportRequest) (provider.Imported, error) {
 			return provider.Imported{Spec: importedSpec(req.Legacy), Findings: []provider.Finding{
@@ -113,11 +114,11 @@ func TestAnOverrideSettlesWhatTheDriverLacks(t *testing.T) {
 		code, patch string
 		want        []string
 	}{
-		"no override":                 {provider.FindingRequiredField, "", []string{CodeClassInvalid, provider.FindingRequiredField}},
-		"an override without it":      {provider.FindingRequiredField, `{"providerSpec":{"size":"x"}}`, []string{CodeClassInvalid, provider.FindingRequiredField}},
-		"an override with it":         {provider.FindingRequiredField, `{"providerSpec":{"key":"x"}}`, nil},
-		"an invalid one is given too": {provider.FindingInvalidField, `{"providerSpec":{"key":"x"}}`, nil},
-		"another Blocker stays":       {"Impossible", `{"providerSpec":{"key":"x"}}`, []string{"Impossible"}},
+		"no override":                     {provider.FindingRequiredField, "", []string{CodeClassInvalid, provider.FindingRequiredField}},
+		"an override without the field":   {provider.FindingRequiredField, `{"providerSpec":{"size":"x"}}`, []string{CodeClassInvalid, provider.FindingRequiredField}},
+		"an override with the field":      {provider.FindingRequiredField, `{"providerSpec":{"key":"x"}}`, nil},
+		"an override of an invalid field": {provider.FindingInvalidField, `{"providerSpec":{"key":"x"}}`, nil},
+		"another Blocker stays":           {"Impossible", `{"providerSpec":{"key":"x"}}`, []string{"Impossible"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, class := gardener(t)
@@ -125,38 +126,38 @@ func TestAnOverrideSettlesWhatTheDriverLacks(t *testing.T) {
 			if c.patch != "" {
 				f.override(class, c.patch)
 			}
-			made := f.plan()
-			if got := made.blockers(); !slices.Equal(got, c.want) {
+			plan := f.plan()
+			if got := plan.blockers(); !slices.Equal(got, c.want) {
 				t.Errorf("blocked by %s, expected %s", got, c.want)
 			}
 			if len(c.want) > 0 {
-				if got := made.findings.has(c.code)[0]; got.Path != "providerSpec.osProfile.key" {
-					t.Errorf("the path is %s, not that in the old object", got.Path)
+				if got := plan.findings.withCode(c.code)[0]; got.Path != "providerSpec.osProfile.key" {
+					t.Errorf("the path is %s, expected that in the old object", got.Path)
 				}
 			}
 		})
 	}
 }
 
-func TestCredentialsOfTheMigrationComplete(t *testing.T) {
+func TestCredentialsOfTheMigrationCompleteThoseOfTheClass(t *testing.T) {
 	f, class := gardener(t)
 	f.migration.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "more"}
 	more := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "more"},
 		Data: map[string][]byte{"clientSecret": []byte("newer"), "tokenFile": []byte("t")}}
 	f.plan().expect(t, blocker, CodeSecretUnreadable, "Migration/move")
 	f.secrets = append(f.secrets, more)
-	made := f.plan()
-	got := made.classes[0].legacy.Credentials
+	plan := f.plan()
+	got := plan.classes[0].legacy.Credentials
 	for key, want := range map[string]string{"clientID": "cloudprovider/clientID", "clientSecret": "newer",
 		"tokenFile": "t"} {
 		if value, _ := got.Get(key); string(value.Reveal()) != want {
 			t.Errorf("%s is %q, expected %q", key, value.Reveal(), want)
 		}
 	}
-	if ref := made.classes[0].object.Spec.CredentialsRef; ref == nil || ref.Name != class+"-credentials" {
+	if ref := plan.classes[0].object.Spec.CredentialsRef; ref == nil || ref.Name != class+"-credentials" {
 		t.Errorf("the class refers to the credentials %v", ref)
 	}
-	for _, secret := range made.classes[0].secrets {
+	for _, secret := range plan.classes[0].secrets {
 		for key, value := range secret.Labels {
 			if len(value) > 63 {
 				t.Errorf("the label %s of Secret %s is too long", key, secret.Name)
@@ -165,7 +166,7 @@ func TestCredentialsOfTheMigrationComplete(t *testing.T) {
 	}
 }
 
-func TestAMissingValueBlocksWithItsPath(t *testing.T) {
+func TestMissingValueIsBlockerWithPath(t *testing.T) {
 	for name, c := range map[string]struct{ group, path, message string }{
 		"an entry of a Secret": {provider.SourceClusterK8s,
 			"spec.template.spec.providerSpec.value.cloudProviderSpec.clientSecret",
@@ -176,17 +177,17 @@ func TestAMissingValueBlocksWithItsPath(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := fleetOf(t, c.group, "healthy")
 			delete(f.secrets[0].(*corev1.Secret).Data, "secret")
-			made := f.plan()
-			i := slices.IndexFunc(made.findings, func(one found) bool { return one.Path == c.path })
-			if i < 0 || made.findings[i].Level != blocker || made.findings[i].Code != CodeSecretUnreadable ||
-				made.findings[i].Message != c.message {
-				t.Errorf("no Blocker about %s:\n%s", c.path, made.findings.text())
+			plan := f.plan()
+			i := slices.IndexFunc(plan.findings, func(one objectFinding) bool { return one.Path == c.path })
+			if i < 0 || plan.findings[i].Level != blocker || plan.findings[i].Code != CodeSecretUnreadable ||
+				plan.findings[i].Message != c.message {
+				t.Errorf("no Blocker about %s:\n%s", c.path, plan.findings.text())
 			}
 		})
 	}
 }
 
-func TestAConfigMapGivesTextAndBytes(t *testing.T) {
+func TestConfigMapHasTextAndBinaryEntries(t *testing.T) {
 	f := newFleet(t, provider.SourceMachineK8s)
 	f.secrets = append(f.secrets, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"},
 		Data: map[string]string{"text": "t"}, BinaryData: map[string][]byte{"bytes": {1}}})
@@ -196,11 +197,11 @@ func TestAConfigMapGivesTextAndBytes(t *testing.T) {
 		t.Errorf("read %q, %q, %v", data, problem, err)
 	}
 	if _, problem, _ := reader.all(context.Background(), "Pod", key("n", "c")); problem == "" {
-		t.Error("a Pod is read for values")
+		t.Error("values are read from a Pod")
 	}
 }
 
-func TestTheDriverSaysWhetherInstancesCanBeFound(t *testing.T) {
+func TestErrorOfLocateIsBlockerOrIsRetried(t *testing.T) {
 	for code, want := range map[provider.Code]string{
 		provider.Unimplemented: CodeCannotImport, provider.InvalidArgument: CodeCannotImport,
 		provider.Unauthenticated: CodeCannotImport, provider.PermissionDenied: CodeCannotImport,
@@ -208,23 +209,23 @@ func TestTheDriverSaysWhetherInstancesCanBeFound(t *testing.T) {
 	} {
 		f, class := gardener(t)
 		f.cloud.locateError = provider.Errorf(code, "no")
-		made := f.plan()
-		if made.expect(t, blocker, want, "MachineClass/"+class); slices.Contains(made.blockers(), CodeInstanceNotFound) {
-			t.Errorf("%s: machines are said to have no instance, although nobody could look for it", code)
+		plan := f.plan()
+		if plan.expect(t, blocker, want, "MachineClass/"+class); slices.Contains(plan.blockers(), CodeInstanceNotFound) {
+			t.Errorf("%s: machines are reported to have no instance, although their instances could not be listed", code)
 		}
 	}
 	f, _ := gardener(t)
 	f.cloud.locateError = provider.Errorf(provider.Unavailable, "later")
-	if _, err := f.planner().make(context.Background(), f.old); err == nil || !errors.Is(err, f.cloud.locateError) {
-		t.Errorf("a cloud that does not answer gives %v", err)
+	if _, err := f.planner().build(context.Background(), f.old); err == nil || !errors.Is(err, f.cloud.locateError) {
+		t.Errorf("if the cloud does not answer, the error is %v", err)
 	}
 }
 
-func TestUserDataOfTheMigrationIsForClassesWithoutTheirOwn(t *testing.T) {
+func TestUserDataOfTheMigrationIsForClassesWithoutUserData(t *testing.T) {
 	f := healthy(t)
 	f.migration.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "template", Key: "userData"}
-	made := f.plan()
-	for _, c := range made.classes {
+	plan := f.plan()
+	for _, c := range plan.classes {
 		want := "template"
 		if c.old.UserData != nil {
 			want = c.name + "-user-data"
@@ -233,7 +234,7 @@ func TestUserDataOfTheMigrationIsForClassesWithoutTheirOwn(t *testing.T) {
 			t.Errorf("class %s has user data %v, expected %s", c.name, ref, want)
 		}
 	}
-	if all := made.findings.has(CodeNoUserData); len(all) > 0 {
-		t.Errorf("classes are said to have no user data: %v", all)
+	if all := plan.findings.withCode(CodeNoUserData); len(all) > 0 {
+		t.Errorf("classes are reported to have no user data: %v", all)
 	}
 }

@@ -15,23 +15,24 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// cleaning gives our objects what comes later, removes the definitions of the old kinds, and takes the fence down.
+// cleaning applies what was postponed, removes the definitions of the old kinds, and takes the fence down.
 func (p *pass) cleaning(ctx context.Context) error {
-	if stands, err := p.fenced(ctx, fenceScope{everywhere: true, oursOpen: true}); err != nil || !stands {
+	if fenced, err := p.ensureFenced(ctx, fenceScope{allNamespaces: true, copiesOpen: true}); err != nil || !fenced {
 		return err
 	}
-	mine, err := readOurs(ctx, p.Control, p.migration) // Not counted: what is thawed has no label any more.
+	// The counts in the status stay: completed objects no longer have the label of the migration.
+	own, err := readOwnObjects(ctx, p.Control, p.migration)
 	if err != nil {
 		return err
 	}
-	done, err := p.thaw(ctx, mine)
+	done, err := p.applyPostponed(ctx, own)
 	if err != nil || !done {
 		return err
 	}
 	if done, err := p.removeKinds(ctx); err != nil || !done {
 		return err
 	}
-	if !p.alone() {
+	if !p.formerLeaderDone() {
 		return nil
 	}
 	if err := p.takeFenceDown(ctx); err != nil {
@@ -40,7 +41,7 @@ func (p *pass) cleaning(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationCompleted)
 }
 
-// takeFenceDown opens what was closed. The old workloads are not started here.
+// takeFenceDown removes the Leases and policies of the fence. It does not start the old workloads.
 func (p *pass) takeFenceDown(ctx context.Context) error {
 	if err := p.releaseLeases(ctx, p.migration); err != nil {
 		return err
@@ -53,31 +54,30 @@ func (p *pass) takeFenceDown(ctx context.Context) error {
 	return nil
 }
 
-// thaw gives our objects what they get when the migration is completed: sets go before their deployments, and checks
-// before all.
-func (p *pass) thaw(ctx context.Context, mine *ours) (done bool, err error) {
-	frozen := 0
+// applyPostponed gives each object what was postponed: checks first, and sets before their deployments.
+func (p *pass) applyPostponed(ctx context.Context, own *ownObjects) (done bool, err error) {
+	left := 0
 	for _, kind := range [][]client.Object{
-		objectsOf(mine, mine.checks), objectsOf(mine, mine.classes), objectsOf(mine, mine.machines),
-		objectsOf(mine, mine.sets), objectsOf(mine, mine.deployments),
+		objectsOf(own, own.checks), objectsOf(own, own.classes), objectsOf(own, own.machines),
+		objectsOf(own, own.sets), objectsOf(own, own.deployments),
 	} {
-		frozen += len(kind)
-		if err := each(ctx, p.Parallel, kind, p.thawOne); err != nil {
+		left += len(kind)
+		if err := forEach(ctx, p.Parallel, kind, p.applyPostponedTo); err != nil {
 			return false, err
 		}
 	}
-	secrets, err := p.secretsOfMigration(ctx, mine)
+	secrets, err := p.secretsOfMigration(ctx, own)
 	if err != nil {
 		return false, err
 	}
-	if frozen += len(secrets); frozen > 0 {
-		p.again = soon // The next pass finds out whether all is done.
+	if left += len(secrets); left > 0 {
+		p.requeueAfter = nextPassDelay // The next pass checks the result.
 	}
-	return frozen == 0, each(ctx, p.Parallel, secrets, p.thawOne)
+	return left == 0, forEach(ctx, p.Parallel, secrets, p.applyPostponedTo)
 }
 
-// secretsOfMigration are the Secrets that the migration made.
-func (p *pass) secretsOfMigration(ctx context.Context, mine *ours) ([]client.Object, error) {
+// secretsOfMigration returns the Secrets that the migration created.
+func (p *pass) secretsOfMigration(ctx context.Context, own *ownObjects) ([]client.Object, error) {
 	list := &corev1.SecretList{}
 	if err := p.Control.List(ctx, list, client.InNamespace(p.migration.Namespace),
 		client.MatchingLabels{v1beta1.LabelMigration: p.migration.Name}); err != nil {
@@ -85,30 +85,32 @@ func (p *pass) secretsOfMigration(ctx context.Context, mine *ours) ([]client.Obj
 	}
 	var all []client.Object
 	for i := range list.Items {
-		if mine.made(&list.Items[i]) {
+		if own.created(&list.Items[i]) {
 			all = append(all, &list.Items[i])
 		}
 	}
 	return all, nil
 }
 
-func objectsOf[P client.Object](mine *ours, index map[string]P) []client.Object {
+func objectsOf[P client.Object](own *ownObjects, index map[string]P) []client.Object {
 	var all []client.Object
-	for _, object := range madeOf(mine, index) {
+	for _, object := range createdOf(own, index) {
 		all = append(all, object)
 	}
 	return all
 }
 
-// thawOne gives one object what it was to get later. With the label the record goes, so that it happens once.
-func (p *pass) thawOne(ctx context.Context, object client.Object) error {
-	if afterOf(object).Delete && object.GetDeletionTimestamp().IsZero() {
+// applyPostponedTo gives one object what was postponed. The same patch removes the label and the record, so it happens
+// once.
+func (p *pass) applyPostponedTo(ctx context.Context, object client.Object) error {
+	if postponedFor(object).Delete && object.GetDeletionTimestamp().IsZero() {
 		uid := object.GetUID()
 		if err := p.Control.Delete(ctx, object, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s %s, whose deletion was asked for before: %w", kindOf(object), object.GetName(), err)
+			return fmt.Errorf("delete %s %s, whose deletion the old system was asked for: %w", kindOf(object), object.GetName(),
+				err)
 		}
 	}
-	patch := completion(object)
+	patch := completionPatch(object)
 	patch["metadata"].(map[string]any)["uid"] = object.GetUID()
 	data, err := json.Marshal(patch)
 	if err != nil {
@@ -116,16 +118,17 @@ func (p *pass) thawOne(ctx context.Context, object client.Object) error {
 	}
 	err = p.Control.Patch(ctx, object, client.RawPatch(types.MergePatchType, data))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("thaw %s %s: %w", kindOf(object), object.GetName(), err)
+		return fmt.Errorf("complete %s %s: %w", kindOf(object), object.GetName(), err)
 	}
 	return nil
 }
 
-// removeKinds removes the definitions of the old kinds, the classes' last, when no object of theirs has existed for a
-// while in any namespace. Where another system's operator keeps them, or other objects need them, they stay.
+// removeKinds removes the definitions of the old kinds, that of classes last, after no namespace has had an object of
+// these kinds for Timing.EmptyFor. The definitions stay if the old system's operator would create them again, or if
+// other objects or another Migration need them.
 func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 	if p.system.Group() == provider.SourceOpenShift {
-		return true, nil // Its operator would make them again.
+		return true, nil // OpenShift's operator would create them again.
 	}
 	others, err := p.othersOfSource(ctx)
 	if err != nil || others {
@@ -140,13 +143,13 @@ func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 		case err != nil:
 			return false, fmt.Errorf("list %s.%s: %w", kind.Resource, kind.Group, err)
 		case len(objects) > 0:
-			p.since(p.migration, untilEmpty, false)
-			p.staying = fmt.Sprintf("The definitions of the old kinds stay: %s in namespace %q is not of this migration.",
-				nameOf(objects[0]), objects[0].GetNamespace())
+			p.metFor(p.migration, untilEmpty, false)
+			p.remaining = fmt.Sprintf("The CustomResourceDefinitions of the old kinds stay, because %s in namespace %q does "+
+				"not belong to this migration.", nameOf(objects[0]), objects[0].GetNamespace())
 			return true, nil
 		}
 	}
-	if p.since(p.migration, untilEmpty, true) < p.Timing.EmptyFor {
+	if p.metFor(p.migration, untilEmpty, true) < p.Timing.EmptyFor {
 		return false, nil
 	}
 	left := 0
@@ -161,7 +164,7 @@ func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 		}
 		left++
 		if definition.DeletionTimestamp.IsZero() {
-			if err := p.Control.Delete(ctx, definition, exactly(definition)); client.IgnoreNotFound(err) != nil {
+			if err := p.Control.Delete(ctx, definition, preconditionsFor(definition)); client.IgnoreNotFound(err) != nil {
 				return false, fmt.Errorf("remove the definition of %s.%s: %w", kind.Resource, kind.Group, err)
 			}
 		}
@@ -169,7 +172,7 @@ func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 	return left == 0, nil
 }
 
-// othersOfSource reports whether another Migration needs the old kinds.
+// othersOfSource reports whether another Migration that has not ended needs the old kinds.
 func (p *pass) othersOfSource(ctx context.Context) (bool, error) {
 	all := &v1beta1.MigrationList{}
 	if err := p.Control.List(ctx, all); err != nil {

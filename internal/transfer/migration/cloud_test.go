@@ -13,13 +13,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// fakeCloud has the instances of an old fleet. Its descriptions become {"size": …}, from the first field that means so.
+// fakeCloud has the instances of an old fleet. It converts an old description to a providerSpec with its size and
+// region.
 type fakeCloud struct {
 	mu      sync.Mutex
 	located []provider.Located
 	// owners are the Machines whose tags the instances carry, by provider ID.
 	owners map[string]types.UID
-	// calls are those that change instances.
+	// calls are the calls that change instances.
 	calls []string
 
 	imported    func(provider.ImportRequest) (provider.Imported, error)
@@ -56,7 +57,7 @@ func (c *fakeCloud) Import(_ context.Context, req provider.ImportRequest) (provi
 	return provider.Imported{Spec: importedSpec(req.Legacy), Credentials: credentials}, nil
 }
 
-// importedSpec is a providerSpec with the size and the location of the old description.
+// importedSpec returns a providerSpec with the size and the location of the old description.
 func importedSpec(legacy provider.Legacy) []byte {
 	var old map[string]any
 	if err := json.Unmarshal(legacy.Spec.Reveal(), &old); err != nil {
@@ -97,7 +98,8 @@ func (c *fakeCloud) Release(_ context.Context, req provider.ReleaseRequest) erro
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.owners[req.ProviderID] != req.Machine.UID {
-		return provider.Errorf(provider.FailedPrecondition, "instance %s is not of %s", req.ProviderID, req.Machine.UID)
+		return provider.Errorf(provider.FailedPrecondition, "instance %s does not belong to %s", req.ProviderID,
+			req.Machine.UID)
 	}
 	for i := range c.located {
 		if c.located[i].Instance.ProviderID == req.ProviderID {
@@ -112,24 +114,24 @@ func (c *fakeCloud) Disown(_ context.Context, req provider.DisownRequest) error 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if owner := c.owners[req.ProviderID]; owner != "" && owner != req.Machine.UID {
-		return provider.Errorf(provider.FailedPrecondition, "instance %s is of %s", req.ProviderID, owner)
+		return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to %s", req.ProviderID, owner)
 	}
 	delete(c.owners, req.ProviderID)
 	c.calls = append(c.calls, "disown "+req.ProviderID)
 	return nil
 }
 
-// own is what the provider's process does when it adopts.
+// own tags an instance, as the provider does when it adopts one.
 func (c *fakeCloud) own(providerID string, uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if other := c.owners[providerID]; other != "" && other != uid {
-		panic(fmt.Sprintf("instance %s is of %s already", providerID, other))
+		panic(fmt.Sprintf("instance %s already belongs to %s", providerID, other))
 	}
 	c.owners[providerID] = uid
 }
 
-// instanceOf is an instance that the cloud knows by the name and UID of its machine.
+// instanceOf returns an instance with the name and UID of its old machine.
 func instanceOf(name string, uid types.UID) provider.Located {
 	return provider.Located{
 		Instance:   provider.Instance{ProviderID: "sim:///" + name, State: provider.StateRunning, NodeName: name},

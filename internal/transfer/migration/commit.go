@@ -20,75 +20,77 @@ import (
 
 // The phase Committing: the point of no return.
 
-// committing removes from instances what the old system would collect them by, and from Nodes what it left there. Only
-// then may an old object go.
+// committing removes the tags by which the old system collects instances, and the old system's traces on Nodes. Old
+// objects may be deleted only after that.
 func (p *pass) committing(ctx context.Context) error {
-	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
+	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
-	made, mine, all, err := p.makePlan(ctx)
+	plan, own, targetNodes, err := p.makePlan(ctx)
 	if err != nil {
 		return err
 	}
-	for _, f := range made.findings {
+	for _, f := range plan.findings {
 		if f.Code == CodeCannotImport || f.Code == CodeSecretUnreadable {
-			// Instances that cannot be looked for now would pass for such that are gone.
-			p.trouble("%s", f.line())
+			// Instances that cannot be listed now would be treated as gone.
+			p.addTrouble("%s", f.line())
 		}
 	}
-	if p.counted > 0 {
+	if p.troubleCount > 0 {
 		return nil
 	}
 	machines := map[types.UID]*v1beta1.Machine{}
-	for _, m := range mine.ofMigration() {
+	for _, m := range own.migratedMachines() {
 		machines[oldUID(m)] = m
 	}
-	owned, err := p.ownInstances(ctx, mine)
+	owned, err := p.ownInstances(ctx, own)
 	if err != nil {
 		return err
 	}
 	left := 0
 	located := map[types.UID]bool{}
-	for _, m := range made.machines {
+	for _, m := range plan.machines {
 		located[m.old.GetUID()] = true
 		our := machines[m.old.GetUID()]
 		switch {
 		case our == nil:
-			p.trouble("%s has the instance %s and no Machine: its old object stays", m.as, m.instance.ProviderID)
+			p.addTrouble("%s has the instance %s and no Machine, so its old object stays", m.displayName, m.instance.ProviderID)
 		case owned[m.instance.ProviderID] != our.UID:
-			p.trouble("instance %s of %s does not carry the tags of Machine %s", m.instance.ProviderID, m.as, our.Name)
+			p.addTrouble("Instance %s of %s does not have the tags of Machine %s", m.instance.ProviderID, m.displayName,
+				our.Name)
 		case m.instance.Collected:
 			left++
 			if err := p.release(ctx, m, our); err != nil {
-				p.trouble("instance %s of %s: %v", m.instance.ProviderID, m.as, err)
+				p.addTrouble("Instance %s of %s: %v", m.instance.ProviderID, m.displayName, err)
 			}
 		}
 	}
 	for uid, our := range machines {
 		if !located[uid] && owned[our.Spec.ProviderID] == our.UID {
-			// A list of the old system's that lacks it must not pass for the end of the instance.
-			p.trouble("instance %s of Machine %s is there, and is not found by what the old system left at the cloud",
+			// The instance is missing only in the list by the old system's tags, so it still exists.
+			p.addTrouble("Instance %s of Machine %s exists, but a search by the old system's tags does not find it",
 				our.Spec.ProviderID, our.Name)
 		}
 	}
-	traced, err := p.clearNodes(ctx, all, made)
+	traced, err := p.clearNodes(ctx, targetNodes, plan)
 	if err != nil {
 		return err
 	}
-	if p.unchangedFor(p.migration, len(traced)) >= patience && len(traced) > 0 {
-		p.trouble("The old system's keys come back to %s, the first is %s: a controller of the old system runs that the fence "+
-			"does not stop. Name it in spec.fence, or stop it", wording.Count(len(traced), "node"), traced[0].Name)
+	if p.unchangedFor(p.migration, len(traced)) >= stallTimeout && len(traced) > 0 {
+		p.addTrouble("The old system's keys reappear on %s, the first is %s: a controller of the old system is running "+
+			"that the fence does not stop. Name it in spec.fence, or stop it", wording.Count(len(traced), "node"),
+			traced[0].Name)
 	}
-	if left > 0 || len(traced) > 0 || p.counted > 0 {
+	if left > 0 || len(traced) > 0 || p.troubleCount > 0 {
 		return nil
 	}
 	return p.enter(v1beta1.MigrationRemoving)
 }
 
-// ownInstances returns the UID of the Machine whose tags each instance of this installation carries.
-func (p *pass) ownInstances(ctx context.Context, mine *ours) (map[string]types.UID, error) {
+// ownInstances returns the Machine UIDs in the tags of this installation's instances, by provider ID.
+func (p *pass) ownInstances(ctx context.Context, own *ownObjects) (map[string]types.UID, error) {
 	owned := map[string]types.UID{}
-	for _, class := range madeOf(mine, mine.classes) {
+	for _, class := range createdOf(own, own.classes) {
 		resolved, err := p.classOf(ctx, class)
 		if err != nil {
 			return nil, err
@@ -111,7 +113,7 @@ func (p *pass) ownInstances(ctx context.Context, mine *ours) (map[string]types.U
 	return owned, nil
 }
 
-// classOf returns a class with its credentials, as drivers take it.
+// classOf returns a class with its credentials, in the form that drivers take.
 func (p *pass) classOf(ctx context.Context, class *v1beta1.MachineClass) (provider.Class, error) {
 	resolver := resolve.Resolver{Classes: p.Control, Secrets: p.Control}
 	credentials, err := resolver.Credentials(ctx, class.Namespace, class.Spec.CredentialsRef)
@@ -125,17 +127,17 @@ func (p *pass) classOf(ctx context.Context, class *v1beta1.MachineClass) (provid
 
 func (p *pass) release(ctx context.Context, m *machine, our *v1beta1.Machine) error {
 	if m.class.object == nil {
-		return fmt.Errorf("its class could not be converted")
+		return fmt.Errorf("the class of the machine could not be converted")
 	}
 	class, err := p.classOf(ctx, m.class.object)
 	if err != nil {
 		return err
 	}
-	return p.Cloud.Release(ctx, provider.ReleaseRequest{Machine: identity(our), Class: class, ClusterID: p.ClusterID(),
-		ProviderID: m.instance.ProviderID, Scope: scopeOf(our), Source: p.system.Group()})
+	return p.Cloud.Release(ctx, provider.ReleaseRequest{Machine: machineIdentity(our), Class: class,
+		ClusterID: p.ClusterID(), ProviderID: m.instance.ProviderID, Scope: scopeOf(our), Source: p.system.Group()})
 }
 
-func identity(m *v1beta1.Machine) provider.Machine {
+func machineIdentity(m *v1beta1.Machine) provider.Machine {
 	return provider.Machine{Namespace: m.Namespace, Name: m.Name, UID: m.UID}
 }
 
@@ -146,16 +148,16 @@ func scopeOf(m *v1beta1.Machine) string {
 	return m.Status.Instance.Scope
 }
 
-// clearNodes removes what the old system left on the Nodes of the plan, and returns those on which there was something.
-func (p *pass) clearNodes(ctx context.Context, all nodes, made *plan) (traced []*corev1.Node, err error) {
+// clearNodes removes the traces of the old system from the Nodes of the plan, and returns the Nodes that had any.
+func (p *pass) clearNodes(ctx context.Context, targetNodes nodes, plan *plan) (traced []*corev1.Node, err error) {
 	traces := p.system.NodeTraces()
-	for _, m := range made.machines {
-		if same := all.byProviderID[m.instance.ProviderID]; len(same) == 1 && hasTraces(same[0], traces) {
+	for _, m := range plan.machines {
+		if same := targetNodes.byProviderID[m.instance.ProviderID]; len(same) == 1 && hasTraces(same[0], traces) {
 			traced = append(traced, same[0])
 		}
 	}
-	return traced, each(ctx, p.Parallel, traced, func(ctx context.Context, node *corev1.Node) error {
-		// With the resource version, because lists are written as a whole.
+	return traced, forEach(ctx, p.Parallel, traced, func(ctx context.Context, node *corev1.Node) error {
+		// The patch needs the resource version, because it replaces whole lists.
 		changed := node.DeepCopy()
 		removeTraces(changed, traces)
 		patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
@@ -171,7 +173,7 @@ func hasTraces(node *corev1.Node, traces source.NodeTraces) bool {
 	return removeTraces(changed, traces)
 }
 
-// removeTraces reports whether there was something to remove.
+// removeTraces reports whether it removed anything.
 func removeTraces(node *corev1.Node, traces source.NodeTraces) bool {
 	size := func() int {
 		return len(node.Labels) + len(node.Annotations) + len(node.Finalizers) + len(node.Spec.Taints) +
@@ -181,13 +183,13 @@ func removeTraces(node *corev1.Node, traces source.NodeTraces) bool {
 	removeKeys(node.Labels, traces.Labels)
 	removeKeys(node.Annotations, traces.Annotations)
 	for mark, key := range traces.Marked {
-		if has(node.Annotations, mark) {
+		if hasKey(node.Annotations, mark) {
 			removeKeys(node.Annotations, []string{key, mark})
 		}
 	}
-	node.Finalizers = slices.DeleteFunc(node.Finalizers, func(f string) bool { return names(traces.Finalizers, f) })
+	node.Finalizers = slices.DeleteFunc(node.Finalizers, func(f string) bool { return matchesAny(traces.Finalizers, f) })
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return names(traces.Taints, t.Key)
+		return matchesAny(traces.Taints, t.Key)
 	})
 	node.OwnerReferences = slices.DeleteFunc(node.OwnerReferences, func(o metav1.OwnerReference) bool {
 		group, _, _ := strings.Cut(o.APIVersion, "/")
@@ -198,14 +200,14 @@ func removeTraces(node *corev1.Node, traces source.NodeTraces) bool {
 
 func removeKeys(from map[string]string, keys []string) {
 	for key := range from {
-		if names(keys, key) {
+		if matchesAny(keys, key) {
 			delete(from, key)
 		}
 	}
 }
 
-// names reports whether the keys have this one, or all of its domain by a key that ends in a slash.
-func names(keys []string, key string) bool {
+// matchesAny reports whether keys contain key. A key that ends in a slash stands for all keys of that domain.
+func matchesAny(keys []string, key string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {
 		return k == key || strings.HasSuffix(k, "/") && strings.HasPrefix(key, k)
 	})

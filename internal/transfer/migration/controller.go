@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Cloud is what a migration needs of the provider.
+// Cloud is the part of the provider that a migration uses.
 type Cloud interface {
 	provider.Importer
 	Name() string
@@ -32,57 +32,58 @@ type Cloud interface {
 	CreateSettle() time.Duration
 }
 
-// Timing is how long a migration waits for what it cannot see.
+// Timing is how long a migration waits for what it cannot observe.
 type Timing struct {
-	// Probes is how many probes of the policy in a row must be refused, each over a connection of its own, ProbeInterval
-	// after the one before.
+	// Probes is how many probes of the policy in a row must be refused. Each uses a new connection, and they are
+	// ProbeInterval apart.
 	Probes        int
 	ProbeInterval time.Duration
-	// LeaseMargin is added to the time for which an old controller may act that lost its Lease.
+	// LeaseMargin is added to the time for which an old controller that lost its Lease may still act.
 	LeaseMargin time.Duration
-	// EmptyFor is how long no old object may exist before the definitions of their kinds are removed.
+	// EmptyFor is how long there must be no old objects before the definitions of their kinds are removed.
 	EmptyFor time.Duration
-	// FormerLeader is for how long a migrator that lost its leadership may go on with a pass that it had begun: more than
-	// the duration of the lease, and what a request takes. The fence comes down only after that.
+	// FormerLeader is how long a migrator that lost its leadership may continue a pass. It must be longer than the
+	// duration of the Lease plus the time of one request. The fence is taken down only after that time.
 	FormerLeader time.Duration
-	// Poll is how often a migration goes on that waits for others.
+	// Poll is the time between two passes of a migration that waits.
 	Poll time.Duration
-	// Replan is how often a plan is made anew that nobody has agreed to.
+	// Replan is the time between two plans while the user has not agreed to one.
 	Replan time.Duration
 }
 
-// DefaultTiming is for clusters whose API servers are behind a load balancer.
+// DefaultTiming suits API servers behind a load balancer.
 var DefaultTiming = Timing{Probes: 10, ProbeInterval: 3 * time.Second, LeaseMargin: 30 * time.Second,
 	EmptyFor: 30 * time.Second, FormerLeader: 30 * time.Second, Poll: 2 * time.Second, Replan: 15 * time.Second}
 
 const (
-	// soon is when a pass follows one that changed something.
-	soon = 10 * time.Millisecond
-	// shortly is when one follows that looks whether a change has come about.
-	shortly = 250 * time.Millisecond
+	// nextPassDelay is the time until the next pass after a pass that changed something.
+	nextPassDelay = 10 * time.Millisecond
+	// recheckDelay is the time until a pass that checks the result of a change.
+	recheckDelay = 250 * time.Millisecond
 )
 
-// Options are what a Reconciler works with.
+// Options configure a Reconciler.
 type Options struct {
-	// Cloud is the provider's, guarded by the fence of the process.
+	// Cloud is the provider, guarded by the fence of the process.
 	Cloud Cloud
-	// ClusterID marks the instances of this installation.
+	// ClusterID returns the cluster ID of this installation.
 	ClusterID func() string
-	// Control reads and writes the control cluster itself, Target the target cluster; nil where there is none.
+	// Control reads and writes the control cluster without a cache, and Target the target cluster. Target is nil if there
+	// is none.
 	Control, Target client.Client
-	// Fresh makes a client of the control cluster whose requests go over a connection of their own.
+	// Fresh returns a client of the control cluster with a connection of its own.
 	Fresh func() (client.Client, error)
-	// User returns the name by which the API server of the control cluster knows this process.
+	// User returns the user name that the API server of the control cluster has for this process.
 	User   func(context.Context) (string, error)
 	Clock  clock.PassiveClock
 	Timing Timing
-	// Parallel is how many requests are under way at a time. Default: 8.
+	// Parallel is the maximum number of concurrent requests. Default: 8.
 	Parallel int
-	// Metrics counts migrations; nil counts nothing.
+	// Metrics exports metrics of the migrations, unless it is nil.
 	Metrics *Metrics
 }
 
-// defaultParallel is for one API server.
+// defaultParallel is an acceptable load for a single API server.
 const defaultParallel = 8
 
 // Reconciler leads migrations from phase to phase.
@@ -91,13 +92,13 @@ type Reconciler struct {
 
 	mu     sync.Mutex
 	fences map[types.UID]*fence
-	waits  map[wait]time.Time  // see since
+	waits  map[wait]time.Time  // see metFor
 	counts map[types.UID]count // see unchangedFor
 	// written are the statuses that this process knows to be stored.
 	written map[types.NamespacedName]stored
 }
 
-// New returns a Reconciler.
+// New returns a Reconciler with the defaults of o applied.
 func New(o Options) *Reconciler {
 	if o.Parallel <= 0 {
 		o.Parallel = defaultParallel
@@ -117,15 +118,15 @@ func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {
 	return f
 }
 
-// forget drops what this process knows of a Migration.
+// forget drops what this process has observed of a Migration.
 func (r *Reconciler) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.fences, uid)
-	r.restart(uid)
+	r.resetWaits(uid)
 }
 
-// Reconcile does what the phase of one Migration asks for next.
+// Reconcile does what the phase of one Migration requires next.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	r.Metrics.lead()
 	m := &v1beta1.Migration{}
@@ -141,73 +142,73 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	before := m.DeepCopy()
 	if r.restoreStatus(ctx, m) && m.Status.Phase.Ended() {
 		if err := r.Control.Status().Update(ctx, m); err != nil {
-			return reconcile.Result{}, fmt.Errorf("put back the status: %w", err)
+			return reconcile.Result{}, fmt.Errorf("restore the status: %w", err)
 		}
 	}
 	if m.Status.Phase.Ended() {
-		r.keepStatus(m, &m.Status)
+		r.rememberStatus(m, &m.Status)
 		return r.ended(ctx, m)
 	}
-	p := &pass{Reconciler: r, migration: m, again: r.Timing.Poll}
+	p := &pass{Reconciler: r, migration: m, requeueAfter: r.Timing.Poll}
 	err := p.run(ctx)
 	if apierrors.IsConflict(err) {
-		r.keepStatus(m, nil)
+		r.rememberStatus(m, nil)
 		return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
 	}
 	p.report(err)
 	m.Status.ObservedGeneration = m.Generation
 	changed := !equality.Semantic.DeepEqual(before.Status, m.Status)
 	if changed {
-		// With the resource version: whoever changed the Migration meanwhile is heard first.
+		// The update fails if another client has changed the Migration meanwhile: the next pass must read that change first.
 		if err := r.Control.Status().Update(ctx, m); err != nil {
-			r.keepStatus(m, nil) // It may have been stored although there was no answer.
+			r.rememberStatus(m, nil) // The update may have been stored although there was no answer.
 			if apierrors.IsConflict(err) {
 				return reconcile.Result{RequeueAfter: r.Timing.Poll}, nil
 			}
 			return reconcile.Result{}, fmt.Errorf("write the status: %w", err)
 		}
 	}
-	r.keepStatus(m, &m.Status)
+	r.rememberStatus(m, &m.Status)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if before.Status.Phase != m.Status.Phase {
-		logf.FromContext(ctx).Info("The migration goes on", "from", before.Status.Phase, "to", m.Status.Phase)
-		return reconcile.Result{RequeueAfter: soon}, nil
+		logf.FromContext(ctx).Info("The migration enters another phase", "from", before.Status.Phase, "to", m.Status.Phase)
+		return reconcile.Result{RequeueAfter: nextPassDelay}, nil
 	}
-	return reconcile.Result{RequeueAfter: p.paced(changed)}, nil
+	return reconcile.Result{RequeueAfter: p.requeueDelay(changed)}, nil
 }
 
 // pass is one reconciliation of a Migration.
 type pass struct {
 	*Reconciler
-	migration *v1beta1.Migration
-	system    source.System
-	again     time.Duration
-	troubles  []string
-	// counted is how many troubles there were, also those that are not listed.
-	counted int
-	// staying says what of the old system stays after the end, and why.
-	staying string
+	migration    *v1beta1.Migration
+	system       source.System
+	requeueAfter time.Duration
+	troubles     []string
+	// troubleCount also counts the troubles that are not listed.
+	troubleCount int
+	// remaining is what remains of the old system after the end, and why.
+	remaining string
 }
 
-// maxTroubles is how many the status has.
+// maxTroubles is the maximum number of troubles in the status.
 const maxTroubles = 20
 
-func (p *pass) trouble(format string, args ...any) {
-	if p.counted++; len(p.troubles) < maxTroubles {
+func (p *pass) addTrouble(format string, args ...any) {
+	if p.troubleCount++; len(p.troubles) < maxTroubles {
 		p.troubles = append(p.troubles, wording.Brief(fmt.Sprintf(format, args...)))
 	}
 }
 
-// run does what the phase asks for.
+// run does what the phase requires.
 func (p *pass) run(ctx context.Context) error {
 	m := p.migration
 	system, found := source.Systems()[m.Spec.Source]
 	if !found {
 		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonPlanUnknown,
-			fmt.Sprintf("spec.source: fleets of %s cannot be taken over by this version.", m.Spec.Source))
-		p.again = p.Timing.Replan
+			fmt.Sprintf("spec.source: this version cannot take over fleets of %s.", m.Spec.Source))
+		p.requeueAfter = p.Timing.Replan
 		return nil
 	}
 	p.system = system
@@ -216,7 +217,7 @@ func (p *pass) run(ctx context.Context) error {
 		return p.enter(v1beta1.MigrationAborting)
 	}
 	if phase := m.Status.Phase; phase != "" && phase != v1beta1.MigrationPlanning && phase != v1beta1.MigrationAborting {
-		if err := p.keep(ctx); err != nil { // Somebody may have removed the finalizer.
+		if err := p.ensureFinalizer(ctx); err != nil { // Another client may have removed the finalizer.
 			return err
 		}
 	}
@@ -247,12 +248,12 @@ func (p *pass) run(ctx context.Context) error {
 	return nil
 }
 
-// enter begins a phase. It is written before anything of the phase is done.
+// enter begins a phase. The status is written before anything of the phase is done.
 func (p *pass) enter(phase v1beta1.MigrationPhase) error {
 	p.migration.Status.Phase = phase
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.restart(p.migration.UID)
+	p.resetWaits(p.migration.UID)
 	return nil
 }
 
@@ -266,17 +267,17 @@ func (p *pass) condition(kind string, is bool, reason, message string) {
 		LastTransitionTime: metav1.NewTime(p.Clock.Now())})
 }
 
-// report sets the conditions that follow from the phase and from what was met.
+// report sets the conditions that follow from the phase, the troubles and the error of the pass.
 func (p *pass) report(err error) {
 	status := &p.migration.Status
 	if err != nil {
-		p.trouble("%s", withRemedy(err))
+		p.addTrouble("%s", withRemedy(err))
 	}
 	status.Troubles = p.troubles
 	switch {
-	case p.counted > 0:
+	case p.troubleCount > 0:
 		p.condition(v1beta1.ConditionStuck, true, v1beta1.ReasonTroubles,
-			fmt.Sprintf("%s in the way; the first: %s", wording.Count(p.counted, "trouble"), p.troubles[0]))
+			fmt.Sprintf("%s; the first is: %s", wording.Count(p.troubleCount, "trouble"), p.troubles[0]))
 	default:
 		p.condition(v1beta1.ConditionStuck, false, v1beta1.ReasonNothingInTheWay, "")
 	}
@@ -285,7 +286,7 @@ func (p *pass) report(err error) {
 		p.condition(v1beta1.ConditionAdopted, true, v1beta1.ReasonMigrated, "")
 		p.condition(v1beta1.ConditionCompleted, false, v1beta1.ReasonMigrating, "")
 	case v1beta1.MigrationCompleted:
-		p.condition(v1beta1.ConditionCompleted, true, v1beta1.ReasonMigrated, p.staying)
+		p.condition(v1beta1.ConditionCompleted, true, v1beta1.ReasonMigrated, p.remaining)
 		p.condition(v1beta1.ConditionFenced, false, v1beta1.ReasonFenceTakenDown, "")
 	case v1beta1.MigrationAborting, v1beta1.MigrationAborted:
 		p.condition(v1beta1.ConditionAdopted, false, v1beta1.ReasonAborted, "")
@@ -299,8 +300,9 @@ func (p *pass) report(err error) {
 	}
 }
 
-// fenced puts up the fence, or sees that it stands. Nothing else must be done in a pass in which it does not.
-func (p *pass) fenced(ctx context.Context, scope fenceScope) (bool, error) {
+// ensureFenced puts up the fence, or checks that it is complete. If it returns false, the pass must not do anything
+// else.
+func (p *pass) ensureFenced(ctx context.Context, scope fenceScope) (bool, error) {
 	waits, err := p.ensureFence(ctx, p.migration, p.system, scope)
 	if err != nil || waits != "" {
 		message := waits
@@ -308,16 +310,16 @@ func (p *pass) fenced(ctx context.Context, scope fenceScope) (bool, error) {
 			message = err.Error()
 		}
 		p.condition(v1beta1.ConditionFenced, false, v1beta1.ReasonStoppingOldControllers, message)
-		p.again = min(p.again, p.Timing.ProbeInterval)
+		p.requeueAfter = min(p.requeueAfter, p.Timing.ProbeInterval)
 		return false, err
 	}
 	p.condition(v1beta1.ConditionFenced, true, v1beta1.ReasonOldControllersStopped, "")
 	return true, nil
 }
 
-// keep holds the Migration until it has ended, so that its record is not lost. One that is being deleted takes no
-// finalizer any more.
-func (p *pass) keep(ctx context.Context) error {
+// ensureFinalizer adds the finalizer, which keeps the Migration and its record until it has ended. An object that is
+// being deleted cannot get a finalizer.
+func (p *pass) ensureFinalizer(ctx context.Context) error {
 	if controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) ||
 		!p.migration.DeletionTimestamp.IsZero() {
 		return nil
@@ -331,20 +333,20 @@ func (p *pass) keep(ctx context.Context) error {
 	return nil
 }
 
-// ended takes the fence down once more when no other migrator can put a part of it up any more: one that was in the
-// middle of a pass would keep the old controllers out for good. The phase before waited for the same, so that this
-// finds only the fence of one whose host was suspended for longer than that.
+// ended takes the fence down again after no other migrator can put up a part of it any more. A migrator that was in the
+// middle of a pass could have done so, which would keep the old controllers out forever. The last phase waited for the
+// same time, so this only matters if the host of that migrator was suspended for longer.
 func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
 		r.forget(m.UID)
 		return reconcile.Result{}, nil
 	}
 	p := &pass{Reconciler: r, migration: m}
-	if !p.alone() {
-		return reconcile.Result{RequeueAfter: p.again}, nil
+	if !p.formerLeaderDone() {
+		return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 	}
 	others, err := p.othersOfSource(ctx)
-	if err == nil && !others { // Whoever takes the fleet over now has a fence of its own.
+	if err == nil && !others { // If another Migration takes the fleet over now, it has a fence of its own.
 		err = p.takeFenceDown(ctx)
 	}
 	if err == nil && !others && m.Status.Phase == v1beta1.MigrationAborted {
@@ -354,11 +356,11 @@ func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile
 		return reconcile.Result{}, err
 	}
 	r.forget(m.UID)
-	return reconcile.Result{}, r.letGo(ctx, m)
+	return reconcile.Result{}, r.removeFinalizer(ctx, m)
 }
 
-// letGo ends the hold on a Migration.
-func (r *Reconciler) letGo(ctx context.Context, m *v1beta1.Migration) error {
+// removeFinalizer lets the Migration be deleted.
+func (r *Reconciler) removeFinalizer(ctx context.Context, m *v1beta1.Migration) error {
 	if !controllerutil.RemoveFinalizer(m, v1beta1.MigrationFinalizer) {
 		return nil
 	}

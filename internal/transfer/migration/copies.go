@@ -18,20 +18,21 @@ import (
 	"machinist.dev/machinist/internal/fleet/machineset"
 )
 
-// oldUID returns the UID of the old object that an object of ours was made from, empty if a migration did not make it.
+// oldUID returns the UID of the old object from which object was converted, or "" if no migration created it.
 func oldUID(object client.Object) types.UID {
 	from := object.GetAnnotations()[v1beta1.AnnotationMigratedFrom]
 	return types.UID(from[strings.LastIndex(from, "/")+1:])
 }
 
-// nameBeside returns another name for a machine whose own is taken.
-func nameBeside(name string, uid types.UID) string {
+// alternativeName returns the name of a machine whose own name is already taken.
+func alternativeName(name string, uid types.UID) string {
 	suffix := "-" + strings.ReplaceAll(string(uid), "-", "")
 	suffix = suffix[:min(len(suffix), 11)]
 	return strings.TrimRight(name[:min(len(name), v1beta1.MaxMachineNameLength-len(suffix))], "-") + suffix
 }
 
-// revisionSet is the set that Machinist's own controller makes for what the old set makes.
+// revisionSet returns the set that Machinist's MachineDeployment controller would create for the template of the old
+// set.
 func revisionSet(d *v1beta1.MachineDeployment, old *v1beta1.MachineSet) *v1beta1.MachineSet {
 	number, err := strconv.ParseInt(old.Annotations[v1beta1.AnnotationRevision], 10, 64)
 	if err != nil || number < 1 {
@@ -52,22 +53,23 @@ func sameRevision(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) bool {
 
 func sameNode(a, b *v1beta1.NodeTemplate) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// copy is the Machine to create, paused. set is the one of ours that owns it, with its UID; nil where none does.
+// copy returns the paused Machine to create. set is the MachineSet of Machinist that owns the Machine, with its UID, or
+// nil.
 func (m *machine) copy(migration *v1beta1.Migration, set *v1beta1.MachineSet, origin string) *v1beta1.Machine {
 	made := m.object.DeepCopy()
 	if set != nil {
-		// What its set gives it is as the set would have made it, so that nothing has to be propagated to it.
+		// The fields that the set controls are as the set would have written them, so that it has nothing to propagate.
 		made = machineset.NewMachine(set, migration.Spec.Provider)
 		made.Name = m.object.Name
-		made.Labels = beside(made.Labels, m.object.Labels)
-		made.Annotations = beside(made.Annotations, m.object.Annotations)
+		made.Labels = mergeMaps(made.Labels, m.object.Labels)
+		made.Annotations = mergeMaps(made.Annotations, m.object.Annotations)
 		made.Spec.Version = m.object.Spec.Version
 		node, old := &made.Spec.Node, &m.object.Spec.Node
-		node.Labels, node.Annotations = beside(node.Labels, old.Labels), beside(node.Annotations, old.Annotations)
-		node.Taints = taintsBeside(node.Taints, old.Taints)
+		node.Labels, node.Annotations = mergeMaps(node.Labels, old.Labels), mergeMaps(node.Annotations, old.Annotations)
+		node.Taints = mergeTaints(node.Taints, old.Taints)
 		hooks, oldHooks := &made.Spec.LifecycleHooks, &m.object.Spec.LifecycleHooks
-		hooks.PreDrain = hooksBeside(hooks.PreDrain, oldHooks.PreDrain)
-		hooks.PreTerminate = hooksBeside(hooks.PreTerminate, oldHooks.PreTerminate)
+		hooks.PreDrain = mergeHooks(hooks.PreDrain, oldHooks.PreDrain)
+		hooks.PreTerminate = mergeHooks(hooks.PreTerminate, oldHooks.PreTerminate)
 	} else {
 		made.Finalizers = []string{v1beta1.MachineFinalizer}
 		setLabel(made, v1beta1.LabelProvider, migration.Spec.Provider)
@@ -79,7 +81,7 @@ func (m *machine) copy(migration *v1beta1.Migration, set *v1beta1.MachineSet, or
 	setLabel(made, v1beta1.LabelMigration, migration.Name)
 	annotate(made, v1beta1.AnnotationMigratedFrom, origin)
 	annotate(made, v1beta1.AnnotationPaused, "")
-	data, _ := json.Marshal(after{Annotations: m.Later, Delete: m.Machine.Deleting})
+	data, _ := json.Marshal(postponed{Annotations: m.Later, Delete: m.Machine.Deleting})
 	annotate(made, v1beta1.AnnotationAfterMigration, string(data))
 	return made
 }
@@ -93,8 +95,8 @@ func setLabel(object client.Object, key, value string) {
 	object.SetLabels(labels)
 }
 
-// beside returns the entries of both; those of first win.
-func beside(first, second map[string]string) map[string]string {
+// mergeMaps returns the entries of both maps. If both have a key, the value of first is used.
+func mergeMaps(first, second map[string]string) map[string]string {
 	if len(second) == 0 {
 		return first
 	}
@@ -103,7 +105,7 @@ func beside(first, second map[string]string) map[string]string {
 	return merged
 }
 
-func taintsBeside(first, second []corev1.Taint) []corev1.Taint {
+func mergeTaints(first, second []corev1.Taint) []corev1.Taint {
 	for _, taint := range second {
 		if !slices.ContainsFunc(first, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
 			first = append(first, taint)
@@ -112,8 +114,9 @@ func taintsBeside(first, second []corev1.Taint) []corev1.Taint {
 	return first
 }
 
-// hooksBeside keeps those hooks of the template that the machine still has, and those that only the machine has.
-func hooksBeside(template, machine []v1beta1.LifecycleHook) []v1beta1.LifecycleHook {
+// mergeHooks returns the hooks of the machine: as in the template if the template has the hook, else as on the machine.
+// A hook of the template that the machine no longer has is dropped, because its owner is done with the machine.
+func mergeHooks(template, machine []v1beta1.LifecycleHook) []v1beta1.LifecycleHook {
 	var hooks []v1beta1.LifecycleHook
 	for _, hook := range machine {
 		same := func(h v1beta1.LifecycleHook) bool { return h.Name == hook.Name }
@@ -125,8 +128,8 @@ func hooksBeside(template, machine []v1beta1.LifecycleHook) []v1beta1.LifecycleH
 	return hooks
 }
 
-// ownedBy makes an object of ours owned by another one.
-func ownedBy(object, owner client.Object, kind string) {
+// setOwner sets owner as the controller of object.
+func setOwner(object, owner client.Object, kind string) {
 	reference := metav1.NewControllerRef(owner, v1beta1.GroupVersion.WithKind(kind))
 	object.SetOwnerReferences([]metav1.OwnerReference{*reference})
 }

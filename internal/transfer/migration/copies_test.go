@@ -15,43 +15,43 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-func TestWhatIsHeldBackIsReadAgain(t *testing.T) {
+func TestPostponedRecordIsReadBack(t *testing.T) {
 	three := int32(3)
 	for name, text := range map[string]string{"nothing": "", "garbage": "{", "another type": `{"replicas":"many"}`,
-		"half of it": `{"delete":true,"annotations":5}`} {
+		"partly valid": `{"delete":true,"annotations":5}`} {
 		object := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			v1beta1.AnnotationAfterMigration: text}}}
-		if got := afterOf(object); got.Annotations != nil || got.Replicas != nil || got.Remediation != "" || got.Delete {
+		if got := postponedFor(object); got.Annotations != nil || got.Replicas != nil || got.Remediation != "" || got.Delete {
 			t.Errorf("%s is read as %+v", name, got)
 		}
 	}
 	object := &v1beta1.MachineSet{}
-	(&planner{}).holdBack(object, after{Annotations: map[string]string{"a": "b"}, Replicas: &three, Delete: true})
-	if got := afterOf(object); got.Annotations["a"] != "b" || *got.Replicas != 3 || !got.Delete {
-		t.Errorf("what was held back is read as %+v", got)
+	(&planner{}).postpone(object, postponed{Annotations: map[string]string{"a": "b"}, Replicas: &three, Delete: true})
+	if got := postponedFor(object); got.Annotations["a"] != "b" || *got.Replicas != 3 || !got.Delete {
+		t.Errorf("the record is read as %+v", got)
 	}
 }
 
-func TestNamesBesideOthersFitAndDiffer(t *testing.T) {
+func TestAlternativeNamesFitAndDiffer(t *testing.T) {
 	long := strings.Repeat("a", v1beta1.MaxMachineNameLength-12) + "-bcdefghijkl"
 	for name, uid := range map[string]types.UID{"worker-1": "0b5ec2de-0000-4000-8000-000000000001", long: "0b5ec2de-1",
 		"worker-2": "short"} {
-		got := nameBeside(name, uid)
+		got := alternativeName(name, uid)
 		if len(got) > v1beta1.MaxMachineNameLength || got == name || strings.Contains(got, "--") {
-			t.Errorf("beside %s: %s of %d characters", name, got, len(got))
+			t.Errorf("the alternative to %s is %s, which has %d characters", name, got, len(got))
 		}
-		if got == nameBeside(name, "1"+uid) || got != nameBeside(name, uid) {
-			t.Errorf("beside %s: %s does not follow from the UID alone", name, got)
+		if got == alternativeName(name, "1"+uid) || got != alternativeName(name, uid) {
+			t.Errorf("the alternative to %s, %s, does not depend on the UID alone", name, got)
 		}
 	}
 }
 
-func TestTheOldUIDIsInTheOrigin(t *testing.T) {
+func TestOldUIDIsReadFromTheOrigin(t *testing.T) {
 	f := fleetOf(t, "cluster.k8s.io", "healthy")
 	old := f.named("MachineSet", "alone")
 	object := &v1beta1.MachineSet{}
 	if got := oldUID(object); got != "" {
-		t.Errorf("an object that no migration made is from %s", got)
+		t.Errorf("an object that no migration created has the old UID %s", got)
 	}
 	f.planner().markFrom(object, old)
 	if got := oldUID(object); got != old.GetUID() {
@@ -59,21 +59,22 @@ func TestTheOldUIDIsInTheOrigin(t *testing.T) {
 	}
 }
 
-// TestASetHasNothingToPropagateToACopy: a copy is as its set would have made it, beside what only the old machine had.
-// (rule migration-copies-in-sync)
-func TestASetHasNothingToPropagateToACopy(t *testing.T) {
+// A copy is as its set would have created it, with additions that only the old machine had.
+//
+// Rule: migration-copies-in-sync.
+func TestCopyIsInSyncWithItsSet(t *testing.T) {
 	for _, group := range []string{provider.SourceClusterK8s, provider.SourceGardener, provider.SourceOpenShift} {
 		f := fleetOf(t, group, "healthy")
 		for _, o := range f.objects {
 			if f.role(o) == source.RoleMachine {
-				o.SetLabels(beside(map[string]string{"own": "label"}, o.GetLabels()))
-				o.SetAnnotations(beside(map[string]string{"example.com/own": "annotation"}, o.GetAnnotations()))
+				o.SetLabels(mergeMaps(map[string]string{"own": "label"}, o.GetLabels()))
+				o.SetAnnotations(mergeMaps(map[string]string{"example.com/own": "annotation"}, o.GetAnnotations()))
 			}
 		}
-		made := f.plan()
-		made.objects(f.migration, group)
+		plan := f.plan()
+		plan.objects(f.migration, group)
 		checked := 0
-		for _, m := range made.machines {
+		for _, m := range plan.machines {
 			if m.set == nil {
 				continue
 			}
@@ -95,16 +96,16 @@ func TestASetHasNothingToPropagateToACopy(t *testing.T) {
 				t.Errorf("%s: the taints are %v", group, got.Spec.Node.Taints)
 			}
 			if len(got.Spec.LifecycleHooks.PreDrain) > 0 {
-				t.Errorf("%s: a hook whose owner is done with the old machine comes back: %v", group,
+				t.Errorf("%s: a hook whose owner is done with the old machine is set again: %v", group,
 					got.Spec.LifecycleHooks.PreDrain)
 			}
-			if !has(got.Annotations, v1beta1.AnnotationPaused) || got.Spec.ProviderID != m.instance.ProviderID ||
+			if !hasKey(got.Annotations, v1beta1.AnnotationPaused) || got.Spec.ProviderID != m.instance.ProviderID ||
 				!slices.Equal(got.Finalizers, []string{v1beta1.MachineFinalizer}) {
 				t.Errorf("%s: %s is not paused, or without its instance or finalizer", group, got.Name)
 			}
 		}
 		if checked == 0 {
-			t.Errorf("%s: no machine of the sample has a set", group)
+			t.Errorf("%s: no machine of the sample is in a set", group)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package migration takes over the fleets of other systems. A Migration says which one and how far; its phases lead
-// from reading the old objects to removing them. Nothing is stored of single objects: each pass reads what exists at
-// the API server and at the cloud, does what the phase asks for next, and can be stopped anywhere.
+// Package migration takes over the fleets of other systems. A Migration names the fleet and the stage to reach. Its
+// phases lead from reading the old objects to removing them. The migrator stores no state of single objects: each pass
+// reads what exists at the API server and in the cloud, and does what the phase requires next. It can be stopped at any
+// time.
 package migration

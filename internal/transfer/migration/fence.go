@@ -20,28 +20,29 @@ import (
 )
 
 const (
-	// leaseHolder is who holds the Leases of the old controllers during a migration.
+	// leaseHolder is the holder of the old controllers' Leases during a migration.
 	leaseHolder = "machinist-migrator"
-	// leaseSeconds is longer than any migration lasts. Older clients ignore it, so the Leases are renewed as well.
+	// leaseSeconds is longer than any migration. Older clients ignore the duration, so the Leases are also renewed.
 	leaseSeconds = 10 * 365 * 24 * 3600
-	// leaseRenewal is how often they are.
+	// leaseRenewal is the time between two renewals of the Leases.
 	leaseRenewal = 5 * time.Second
-	// assumedLease is the time for which an old controller leads without renewing where no Lease said how long.
+	// assumedLease is how long an old controller leads without renewing its Lease, if no Lease has a duration.
 	assumedLease = 15 * time.Second
 )
 
-// fence is what this process knows of the fence of one migration. What it has not seen itself it finds out again.
+// fence is the state of one migration's fence as this process has observed it. A process that has just started observes
+// it again.
 type fence struct {
-	probes   int       // how many in a row were refused
-	probed   time.Time // when the last was made
-	taken    time.Time // since when all Leases are seen to be ours
-	standing time.Time // since when all of it holds
-	renewed  time.Time
-	// disowned are the Machines whose instances this process gave back.
+	refusedProbes int // refused in a row
+	lastProbe     time.Time
+	heldSince     time.Time // since when this process has seen all Leases held by leaseHolder
+	completeSince time.Time // since when all parts of the fence have been in place
+	lastRenewal   time.Time
+	// disowned are the Machines whose instances this process has given back.
 	disowned map[types.UID]bool
 }
 
-// leasesOf are the Leases to take.
+// leasesOf returns the Leases of the old controllers that the fence takes.
 func leasesOf(m *v1beta1.Migration, system source.System) []v1beta1.MigrationLease {
 	if !m.Spec.Fence.ElectsLeaderOrDefault() {
 		return nil
@@ -68,46 +69,48 @@ func leasesOf(m *v1beta1.Migration, system source.System) []v1beta1.MigrationLea
 	return leases
 }
 
-// fenceScope says for what the fence stands beside the old objects of the Migration.
+// fenceScope is which objects the fence protects in addition to the old objects in the namespace of the Migration, and
+// how strict it is.
 type fenceScope struct {
-	// everywhere closes the old objects of all namespaces.
-	everywhere bool
-	// oursOpen no longer closes Machinist's own.
-	oursOpen bool
-	// lenient takes a workload that does not exist for one that has stopped.
-	lenient bool
+	// allNamespaces protects the old objects of all namespaces.
+	allNamespaces bool
+	// copiesOpen ends the protection of the objects that the migration created.
+	copiesOpen bool
+	// ignoreMissing treats a workload that does not exist as stopped.
+	ignoreMissing bool
 }
 
-// ensureFence puts up the fence, or sees that it stands. Until waits is empty, nothing else must be done.
+// ensureFence puts up the fence, or checks that it is complete. If waitingFor is not empty, it names what is missing,
+// and the caller must not do anything else.
 func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, system source.System,
-	scope fenceScope) (waits string, err error) {
+	scope fenceScope) (waitingFor string, err error) {
 	f := r.fenceOf(m)
 	defer func() {
-		if waits != "" || err != nil {
-			f.standing = time.Time{}
-		} else if f.standing.IsZero() {
-			f.standing = r.Clock.Now()
+		if waitingFor != "" || err != nil {
+			f.completeSince = time.Time{}
+		} else if f.completeSince.IsZero() {
+			f.completeSince = r.Clock.Now()
 		}
 	}()
 	if recorded, err := r.recordWorkloads(ctx, m); err != nil || recorded {
-		return "the replicas of the old workloads are being recorded", err
+		return "recording the replicas of the old workloads", err
 	}
-	if waits, err := r.stopWorkloads(ctx, m, scope.lenient); err != nil || waits != "" {
-		return waits, err
+	if waitingFor, err := r.stopWorkloads(ctx, m, scope.ignoreMissing); err != nil || waitingFor != "" {
+		return waitingFor, err
 	}
 	user, err := r.User(ctx)
 	if err != nil {
 		return "", err
 	}
 	leases := leasesOf(m, system)
-	changed, err := r.applyPolicy(ctx, oldPolicy(m, user, leases, scope.everywhere))
+	changed, err := r.applyPolicy(ctx, oldPolicy(m, user, leases, scope.allNamespaces))
 	if err != nil {
 		return "", err
 	}
 	if changed {
-		f.probes, f.probed = 0, time.Time{}
+		f.refusedProbes, f.lastProbe = 0, time.Time{}
 	}
-	if scope.oursOpen {
+	if scope.copiesOpen {
 		err = r.removePolicy(ctx, newPolicyName(m))
 	} else {
 		_, err = r.applyPolicy(ctx, newPolicy(m, user))
@@ -115,13 +118,13 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 	if err != nil {
 		return "", err
 	}
-	if waits, err := r.probe(ctx, m, f); err != nil || waits != "" {
-		return waits, err
+	if waitingFor, err := r.probe(ctx, m, f); err != nil || waitingFor != "" {
+		return waitingFor, err
 	}
 	return r.takeLeases(ctx, m, f, leases)
 }
 
-// recordWorkloads writes down how many replicas the workloads have, before they have none.
+// recordWorkloads records how many replicas the workloads have, before they are scaled to 0.
 func (r *Reconciler) recordWorkloads(ctx context.Context, m *v1beta1.Migration) (recorded bool, err error) {
 	for _, w := range m.Spec.Fence.Workloads {
 		same := func(s v1beta1.StoppedWorkload) bool { return s.Workload() == w }
@@ -142,7 +145,7 @@ func (r *Reconciler) recordWorkloads(ctx context.Context, m *v1beta1.Migration) 
 	return recorded, nil
 }
 
-// workload reads a workload: the object, its replicas and how to find its pods.
+// workload returns a workload, its replicas, and the selector of its pods.
 func (r *Reconciler) workload(ctx context.Context, w v1beta1.MigrationWorkload) (client.Object, int32,
 	*metav1.LabelSelector, error) {
 	key := client.ObjectKey{Namespace: w.Namespace, Name: w.Name}
@@ -170,17 +173,17 @@ func (r *Reconciler) scale(ctx context.Context, object client.Object, replicas i
 	return nil
 }
 
-// stopWorkloads scales the old workloads to 0 and waits until none of their pods is left.
+// stopWorkloads scales the old workloads to 0 and waits until all their pods are gone.
 func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration,
-	lenient bool) (waits string, err error) {
+	ignoreMissing bool) (waitingFor string, err error) {
 	for _, w := range m.Spec.Fence.Workloads {
 		name := fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name)
 		object, replicas, selector, err := r.workload(ctx, w)
 		switch {
-		case apierrors.IsNotFound(err) && lenient:
+		case apierrors.IsNotFound(err) && ignoreMissing:
 			continue
 		case apierrors.IsNotFound(err):
-			return fmt.Sprintf("%s of spec.fence.workloads does not exist", name), nil
+			return fmt.Sprintf("%s, which spec.fence.workloads names, does not exist", name), nil
 		case err != nil:
 			return "", fmt.Errorf("read %s: %w", name, err)
 		}
@@ -188,11 +191,11 @@ func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration,
 			if err := r.scale(ctx, object, 0); err != nil {
 				return "", err
 			}
-			return fmt.Sprintf("%s is being scaled to 0", name), nil
+			return fmt.Sprintf("scaling %s to 0", name), nil
 		}
 		labels, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil {
-			return "", fmt.Errorf("the selector of %s: %w", name, err)
+			return "", fmt.Errorf("parse the selector of %s: %w", name, err)
 		}
 		pods := &corev1.PodList{}
 		if err := r.Control.List(ctx, pods, client.InNamespace(w.Namespace),
@@ -206,7 +209,7 @@ func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration,
 	return "", nil
 }
 
-// startWorkloads gives the old workloads the replicas that they had, if they have none.
+// startWorkloads scales the old workloads that have 0 replicas to their previous number.
 func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) error {
 	for _, w := range m.Status.Fence.Workloads {
 		object, replicas, _, err := r.workload(ctx, w.Workload())
@@ -223,62 +226,63 @@ func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) e
 	return nil
 }
 
-// probe sees that the policy is in force: an API server applies a new one only after a moment, and there may be several
-// servers.
-func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence) (waits string, err error) {
-	const waiting = "the policy that closes the old objects is not known to be in force everywhere yet"
-	if f.probes >= r.Timing.Probes {
+// probe checks that the policy is in force. An API server applies a new policy only after a moment, and there may be
+// several API servers.
+func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence) (waitingFor string, err error) {
+	const waiting = "waiting until all API servers apply the policy that protects the old objects"
+	if f.refusedProbes >= r.Timing.Probes {
 		return "", nil
 	}
-	if !f.probed.IsZero() && r.Clock.Since(f.probed) < r.Timing.ProbeInterval {
+	if !f.lastProbe.IsZero() && r.Clock.Since(f.lastProbe) < r.Timing.ProbeInterval {
 		return waiting, nil
 	}
-	f.probed = r.Clock.Now()
+	f.lastProbe = r.Clock.Now()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.SourceNamespaceOrDefault(), Name: probeLease,
 		Annotations: map[string]string{v1beta1.AnnotationFenceProbe: ""}}}
 	api, err := r.Fresh()
 	if err != nil {
-		return "", fmt.Errorf("make a new connection for a probe: %w", err)
+		return "", fmt.Errorf("open a new connection for a probe: %w", err)
 	}
 	err = api.Create(ctx, lease, client.DryRunAll)
 	if err == nil || !strings.Contains(err.Error(), oldPolicyName(m)) {
-		f.probes = 0
+		f.refusedProbes = 0
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return "", fmt.Errorf("probe the policy %s: %w", oldPolicyName(m), err)
 		}
 		return waiting, nil
 	}
-	if f.probes++; f.probes < r.Timing.Probes {
+	if f.refusedProbes++; f.refusedProbes < r.Timing.Probes {
 		return waiting, nil
 	}
 	return "", nil
 }
 
-// takeLeases holds the Leases of the old controllers. Those who held them may act for as long as they think they lead.
+// takeLeases takes and renews the Leases of the old controllers. A controller that held one may act until its lease has
+// expired, so takeLeases waits for that.
 func (r *Reconciler) takeLeases(ctx context.Context, m *v1beta1.Migration, f *fence,
-	leases []v1beta1.MigrationLease) (waits string, err error) {
-	renew := r.Clock.Since(f.renewed) >= leaseRenewal
+	leases []v1beta1.MigrationLease) (waitingFor string, err error) {
+	renew := r.Clock.Since(f.lastRenewal) >= leaseRenewal
 	for _, name := range leases {
 		lease := &coordinationv1.Lease{}
 		err := r.Control.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: name.Name}, lease)
 		switch {
 		case apierrors.IsNotFound(err):
 			lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
-			r.hold(lease)
+			r.setHolder(lease)
 			err = r.Control.Create(ctx, lease)
-			f.taken = time.Time{}
+			f.heldSince = time.Time{}
 		case err != nil:
 		case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != leaseHolder:
 			if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil && *seconds > m.Status.Fence.LongestLeaseSeconds &&
 				*seconds < leaseSeconds {
 				m.Status.Fence.LongestLeaseSeconds = *seconds
-				return "the Leases of the old controllers are being recorded", nil
+				return "recording the Leases of the old controllers", nil
 			}
-			r.hold(lease)
+			r.setHolder(lease)
 			err = r.Control.Update(ctx, lease)
-			f.taken = time.Time{}
+			f.heldSince = time.Time{}
 		case renew:
-			r.hold(lease)
+			r.setHolder(lease)
 			err = r.Control.Update(ctx, lease)
 		}
 		if err != nil {
@@ -286,26 +290,26 @@ func (r *Reconciler) takeLeases(ctx context.Context, m *v1beta1.Migration, f *fe
 		}
 	}
 	if renew {
-		f.renewed = r.Clock.Now()
+		f.lastRenewal = r.Clock.Now()
 	}
 	m.Status.Fence.Leases = leases
 	if len(leases) == 0 {
 		return "", nil
 	}
-	if f.taken.IsZero() {
-		f.taken = r.Clock.Now()
+	if f.heldSince.IsZero() {
+		f.heldSince = r.Clock.Now()
 	}
-	led := time.Duration(m.Status.Fence.LongestLeaseSeconds) * time.Second
-	if led == 0 {
-		led = assumedLease
+	leaseDuration := time.Duration(m.Status.Fence.LongestLeaseSeconds) * time.Second
+	if leaseDuration == 0 {
+		leaseDuration = assumedLease
 	}
-	if r.Clock.Since(f.taken) < led+r.Timing.LeaseMargin {
-		return "an old controller that lost its Lease may act for some seconds more", nil
+	if r.Clock.Since(f.heldSince) < leaseDuration+r.Timing.LeaseMargin {
+		return "waiting until each old controller that lost its Lease has stopped", nil
 	}
 	return "", nil
 }
 
-func (r *Reconciler) hold(lease *coordinationv1.Lease) {
+func (r *Reconciler) setHolder(lease *coordinationv1.Lease) {
 	now := metav1.NewMicroTime(r.Clock.Now())
 	holder, seconds := leaseHolder, int32(leaseSeconds)
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &holder, &seconds, &now
@@ -314,7 +318,7 @@ func (r *Reconciler) hold(lease *coordinationv1.Lease) {
 	}
 }
 
-// releaseLeases removes the Leases that were taken: the old controllers make them anew.
+// releaseLeases deletes the Leases that were taken. The old controllers create them again.
 func (r *Reconciler) releaseLeases(ctx context.Context, m *v1beta1.Migration) error {
 	for _, name := range m.Status.Fence.Leases {
 		lease := &coordinationv1.Lease{}
@@ -327,15 +331,15 @@ func (r *Reconciler) releaseLeases(ctx context.Context, m *v1beta1.Migration) er
 		case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != leaseHolder:
 			continue
 		}
-		if err := client.IgnoreNotFound(r.Control.Delete(ctx, lease, exactly(lease))); err != nil {
+		if err := client.IgnoreNotFound(r.Control.Delete(ctx, lease, preconditionsFor(lease))); err != nil {
 			return fmt.Errorf("release the Lease %s/%s: %w", name.Namespace, name.Name, err)
 		}
 	}
 	return nil
 }
 
-// exactly limits a deletion to the object as it was read.
-func exactly(object client.Object) client.Preconditions {
+// preconditionsFor limits a request to the object as it was read.
+func preconditionsFor(object client.Object) client.Preconditions {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	return client.Preconditions{UID: &uid, ResourceVersion: &version}
 }

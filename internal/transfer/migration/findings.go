@@ -12,65 +12,66 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Codes of findings that are about an old object and its surroundings. Those about single fields are in package source,
-// and with the drivers.
+// Codes of findings about an old object as a whole, or about its surroundings. Package source and the drivers have the
+// codes of findings about single fields.
 const (
-	// CodeNameTaken: an object of Machinist's has the name already.
+	// CodeNameTaken: another object of Machinist has this name.
 	CodeNameTaken = "NameTaken"
-	// CodeInstanceClaimed: another Machine has the instance.
+	// CodeInstanceClaimed: another Machine has this instance.
 	CodeInstanceClaimed = "InstanceClaimed"
-	// CodeInstanceNotFound: the Node runs, and the cloud shows no instance for it.
+	// CodeInstanceNotFound: the Node exists, but the cloud shows no instance for it.
 	CodeInstanceNotFound = "InstanceNotFound"
 	// CodeSeveralInstances: the cloud shows several instances of one old machine.
 	CodeSeveralInstances = "SeveralInstances"
-	// CodeNodeMismatch: the Node and the cloud spell the provider ID differently, or two Nodes have the same.
+	// CodeNodeMismatch: the Node and the cloud spell the provider ID differently, or two Nodes have the same provider ID.
 	CodeNodeMismatch = "NodeMismatch"
-	// CodeNoInstance: the old machine has no instance; nothing is made of it.
+	// CodeNoInstance: the old machine has no instance, so no Machine is created for it.
 	CodeNoInstance = "NoInstance"
-	// CodeUnnamedInstance: an instance that the old system made has no old machine.
+	// CodeUnnamedInstance: no old machine has this instance of the old system.
 	CodeUnnamedInstance = "UnnamedInstance"
-	// CodeInFlight: the old system is creating, changing or deleting the instance.
+	// CodeInFlight: the old system is changing or deleting the instance.
 	CodeInFlight = "InFlight"
-	// CodeSecretUnreadable: a Secret or ConfigMap that an old object refers to cannot be used.
+	// CodeSecretUnreadable: an old object refers to a Secret or ConfigMap that cannot be used.
 	CodeSecretUnreadable = "SecretUnreadable"
-	// CodeNoUserData: the old system made the bootstrap data itself.
+	// CodeNoUserData: the old system generated the user data itself.
 	CodeNoUserData = "NoUserData"
 	// CodeClassInvalid: the driver refuses the converted class.
 	CodeClassInvalid = "ClassInvalid"
 	// CodeClassMissing: an old object refers to a class that does not exist.
 	CodeClassMissing = "ClassMissing"
-	// CodeOwnerMissing: an old object is controlled by one that does not exist.
+	// CodeOwnerMissing: an old object has a controlling owner that does not exist.
 	CodeOwnerMissing = "OwnerMissing"
-	// CodeTemplateApplied: labels, annotations and taints of a deployment's template reach the machines of its old sets.
+	// CodeTemplateApplied: labels, annotations and taints of a deployment's template are applied to the machines of its
+	// old sets.
 	CodeTemplateApplied = "TemplateApplied"
-	// CodeRolloutPending: no set has the deployment's template, so that it rolls out when the migration is completed.
+	// CodeRolloutPending: no set has the deployment's template, so the deployment rolls out after the migration.
 	CodeRolloutPending = "RolloutPending"
 	// CodeRefused: the API server refuses the converted object.
 	CodeRefused = "Refused"
 	// CodeOverlaps: an older Migration takes over the same fleet, or stops the same old controller.
 	CodeOverlaps = "Overlaps"
-	// CodeCannotImport: the provider cannot take over instances of this system.
+	// CodeCannotImport: the provider cannot adopt instances of this system.
 	CodeCannotImport = "CannotImport"
 	// CodeUnusedOverride: an override names a class that does not exist.
 	CodeUnusedOverride = "UnusedOverride"
-	// CodeWebhookRemoved: an admission webhook of the old objects alone goes with them.
+	// CodeWebhookRemoved: an admission webhook for the old group only, which is removed before the old objects.
 	CodeWebhookRemoved = "WebhookRemoved"
-	// CodeWebhookStays: an admission webhook of the old objects is for others as well.
+	// CodeWebhookStays: an admission webhook for the old group and for other groups, which stays.
 	CodeWebhookStays = "WebhookStays"
 )
 
-// found is a finding with the object that it is about, such as Machine/worker-1.
-type found struct {
+// objectFinding is a finding and the object that it is about, for example Machine/worker-1.
+type objectFinding struct {
 	object string
 	provider.Finding
 }
 
-// findings are all of a plan.
-type findings []found
+// findings are all findings of a plan.
+type findings []objectFinding
 
 func (f *findings) add(object string, all ...provider.Finding) {
 	for _, finding := range all {
-		*f = append(*f, found{object, finding})
+		*f = append(*f, objectFinding{object, finding})
 	}
 }
 
@@ -80,10 +81,10 @@ func (f *findings) addf(level provider.FindingLevel, code, object, path, format 
 
 var levels = []provider.FindingLevel{provider.FindingBlocker, provider.FindingLoss, provider.FindingNote}
 
-// sorted orders the findings: Blockers first, and those of one code together.
+// sorted returns the findings ordered by level, Blockers first, then by code, object and path.
 func (f findings) sorted() findings {
 	all := slices.Clone(f)
-	slices.SortStableFunc(all, func(a, b found) int {
+	slices.SortStableFunc(all, func(a, b objectFinding) int {
 		if a.Level != b.Level {
 			return slices.Index(levels, a.Level) - slices.Index(levels, b.Level)
 		}
@@ -92,10 +93,10 @@ func (f findings) sorted() findings {
 	return all
 }
 
-// maxSummary is how many lines the status has at most.
+// maxSummary is the maximum number of lines of the summary in the status.
 const maxSummary = 100
 
-// summary has one line for each level and code.
+// summary returns one line for each level and code.
 func (f findings) summary() []v1beta1.MigrationFinding {
 	var lines []v1beta1.MigrationFinding
 	for _, one := range f.sorted() {
@@ -112,8 +113,8 @@ func (f findings) summary() []v1beta1.MigrationFinding {
 	return lines
 }
 
-// line is what is known of one finding, for people.
-func (f found) line() string {
+// line returns the object, the path and the message of a finding.
+func (f objectFinding) line() string {
 	where := f.object
 	if f.Path != "" {
 		where += " " + f.Path
@@ -121,7 +122,7 @@ func (f found) line() string {
 	return where + ": " + f.Message
 }
 
-// blocking are the reasons why the migration cannot begin: Blockers, and losses that are not accepted.
+// blocking returns the reasons why the migration cannot begin: Blockers, and losses that are not accepted.
 func (f findings) blocking(accepted []string) []string {
 	var why []string
 	counts := map[string]int{}
@@ -142,7 +143,7 @@ func (f findings) blocking(accepted []string) []string {
 	return why
 }
 
-// text are the findings, one in a line.
+// text returns the findings, one per line.
 func (f findings) text() string {
 	var b strings.Builder
 	for _, one := range f.sorted() {
@@ -151,7 +152,7 @@ func (f findings) text() string {
 	return b.String()
 }
 
-// hash names what a person agrees to: the classes and the findings, not how often one was found.
+// hash identifies what the user agrees to: the classes, Blockers and losses, but not how often each occurs.
 func (f findings) hash(classes []string) string {
 	lines := slices.Clone(classes)
 	for _, one := range f {

@@ -20,7 +20,7 @@ const (
 	note    = provider.FindingNote
 )
 
-func TestFindingsAreSortedByWhatAPersonHasToDo(t *testing.T) {
+func TestFindingsAreSortedByLevelAndCode(t *testing.T) {
 	var f findings
 	f.addf(note, "N", "Machine/a", "", "n")
 	f.addf(loss, "L2", "Machine/b", "spec.y", "second")
@@ -39,14 +39,14 @@ func TestFindingsAreSortedByWhatAPersonHasToDo(t *testing.T) {
 	}
 }
 
-func TestTheSummaryFitsTheStatus(t *testing.T) {
+func TestSummaryIsLimited(t *testing.T) {
 	var f findings
 	for i := range 150 {
 		for range 3 {
 			f.addf(loss, fmt.Sprintf("Code%03d", i), "Machine/a", "", "%s", strings.Repeat("ü", 2000))
 		}
 	}
-	f.addf(blocker, "Code001", "Machine/b", "", "the same code of another level")
+	f.addf(blocker, "Code001", "Machine/b", "", "the same code at another level")
 	got := f.summary()
 	if len(got) != maxSummary {
 		t.Errorf("%d lines, expected %d", len(got), maxSummary)
@@ -61,7 +61,7 @@ func TestTheSummaryFitsTheStatus(t *testing.T) {
 	}
 }
 
-func TestBlockersAndLossesThatAreNotAcceptedBlock(t *testing.T) {
+func TestBlockersAndUnacceptedLossesBlock(t *testing.T) {
 	var f findings
 	for i := range 5 {
 		f.addf(blocker, "B", fmt.Sprintf("Machine/%d", i), "", "b")
@@ -72,16 +72,17 @@ func TestBlockersAndLossesThatAreNotAcceptedBlock(t *testing.T) {
 	want := []string{"B Machine/0: b", "B Machine/1: b", "B Machine/2: b",
 		"the loss L1 is not accepted: Machine/0 spec.x: l"}
 	if got := f.blocking([]string{"L2", "B", "Unknown"}); !slices.Equal(got, want) {
-		t.Errorf("blocking are %q, expected %q", got, want)
+		t.Errorf("the reasons are %q, expected %q", got, want)
 	}
 	if got := f.blocking([]string{"L1", "L2"}); !slices.Equal(got, want[:3]) {
-		t.Errorf("with all losses accepted blocking are %q", got)
+		t.Errorf("with all losses accepted, the reasons are %q", got)
 	}
 }
 
-// TestTheHashNamesWhatAPersonAgreesTo: the plan of the same fleet with more machines is the same plan, and one with
-// another loss, field or class is not. (rule migration-plan-is-agreed-to)
-func TestTheHashNamesWhatAPersonAgreesTo(t *testing.T) {
+// A plan for more machines of the same fleet has the same hash. A plan with another loss, field or class does not.
+//
+// Rule: migration-plan-is-agreed-to.
+func TestHashCoversClassesBlockersAndLosses(t *testing.T) {
 	base := func() (f findings) {
 		f.addf(loss, "L", "Machine/a", "spec.x", "l")
 		f.addf(note, "N", "Machine/a", "spec.y", "n")
@@ -108,7 +109,7 @@ func TestTheHashNamesWhatAPersonAgreesTo(t *testing.T) {
 		f := base()
 		c.change(&f)
 		if got := f.hash(c.classes); (got == agreed) != c.same {
-			t.Errorf("%s: the hash is %s, that agreed to %s", name, got, agreed)
+			t.Errorf("%s: the hash is %s, the agreed one %s", name, got, agreed)
 		}
 	}
 }

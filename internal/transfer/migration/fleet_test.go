@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// oldFleet is all that a plan is made of. Each old machine has an instance of its name, and each instance a Node.
+// oldFleet is the input of a plan. Each old machine has an instance with its name, and each instance has a Node.
 type oldFleet struct {
 	testing.TB
 	system    source.System
@@ -30,11 +30,11 @@ type oldFleet struct {
 	objects   []*unstructured.Unstructured
 	cloud     *fakeCloud
 	secrets   []client.Object
-	ours      *ours
+	own       *ownObjects
 	nodes     nodes
 }
 
-// secretsOfSamples are those that the samples refer to.
+// secretsOfSamples returns the Secrets that the samples refer to.
 func secretsOfSamples() []client.Object {
 	secret := func(namespace, name string, keys ...string) client.Object {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{}}
@@ -53,7 +53,7 @@ func secretsOfSamples() []client.Object {
 	}
 }
 
-// fleetOf has the objects of a sample.
+// fleetOf returns a fleet with the objects of a sample.
 func fleetOf(t testing.TB, group, sample string) *oldFleet {
 	t.Helper()
 	f := newFleet(t, group)
@@ -66,19 +66,19 @@ func newFleet(t testing.TB, group string) *oldFleet {
 		TB: t, system: source.Systems()[group],
 		migration: &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "move", UID: "move"},
 			Spec: v1beta1.MigrationSpec{Source: group, Provider: "sim"}},
-		cloud: &fakeCloud{owners: map[string]types.UID{}}, secrets: secretsOfSamples(), ours: noneOfOurs(),
+		cloud: &fakeCloud{owners: map[string]types.UID{}}, secrets: secretsOfSamples(), own: noOwnObjects(),
 		nodes: nodes{byName: map[string]*corev1.Node{}, byProviderID: map[string][]*corev1.Node{}},
 	}
 }
 
-func noneOfOurs() *ours {
-	return &ours{migration: "move", classes: map[string]*v1beta1.MachineClass{},
+func noOwnObjects() *ownObjects {
+	return &ownObjects{migration: "move", classes: map[string]*v1beta1.MachineClass{},
 		deployments: map[string]*v1beta1.MachineDeployment{}, sets: map[string]*v1beta1.MachineSet{},
 		checks: map[string]*v1beta1.MachineHealthCheck{}, machines: map[string]*v1beta1.Machine{},
 		byProviderID: map[string]*v1beta1.Machine{}}
 }
 
-// add adds old objects, to machines an instance and a Node.
+// add adds old objects. A machine gets an instance and a Node.
 func (f *oldFleet) add(objects ...*unstructured.Unstructured) {
 	for _, object := range objects {
 		object = object.DeepCopy()
@@ -109,7 +109,7 @@ func (f *oldFleet) role(object *unstructured.Unstructured) source.Role {
 			return kind.Role
 		}
 	}
-	f.Fatalf("%s has no kind %s", f.system.Group(), object.GetKind())
+	f.Fatalf("%s does not have the kind %s", f.system.Group(), object.GetKind())
 	return ""
 }
 
@@ -125,8 +125,8 @@ func (f *oldFleet) named(kind, name string) *unstructured.Unstructured {
 	return f.objects[i]
 }
 
-// twin adds a copy of an old object, with another name and UID.
-func (f *oldFleet) twin(kind, name, as string, change func(*unstructured.Unstructured)) {
+// addCopy adds a copy of an old object with another name and UID.
+func (f *oldFleet) addCopy(kind, name, as string, change func(*unstructured.Unstructured)) {
 	f.Helper()
 	object := f.named(kind, name).DeepCopy()
 	object.SetName(as)
@@ -150,11 +150,11 @@ func write(t testing.TB, object *unstructured.Unstructured, value any, path ...s
 
 func (f *oldFleet) planner() *planner {
 	reader := fake.NewClientBuilder().WithScheme(env.Scheme()).WithObjects(f.secrets...).Build()
-	return &planner{migration: f.migration, system: f.system, cloud: f.cloud, ours: f.ours, nodes: f.nodes,
+	return &planner{migration: f.migration, system: f.system, cloud: f.cloud, own: f.own, nodes: f.nodes,
 		secrets: &secretReader{live: reader, seen: map[string]content{}}}
 }
 
-// old visits the objects as they are read: kind by kind.
+// old calls visit for the old objects, kind by kind as they are read.
 func (f *oldFleet) old(visit func(source.Role, *unstructured.Unstructured)) error {
 	for _, kind := range f.system.Kinds() {
 		for _, object := range f.objects {
@@ -172,15 +172,15 @@ func key(namespace, name string) types.NamespacedName {
 
 func (f *oldFleet) plan() *plan {
 	f.Helper()
-	made, err := f.planner().make(context.Background(), f.old)
+	made, err := f.planner().build(context.Background(), f.old)
 	if err != nil {
 		f.Fatal(err)
 	}
 	return made
 }
 
-// has returns the findings with the code.
-func (f findings) has(code string) (all []found) {
+// withCode returns the findings with the code.
+func (f findings) withCode(code string) (all []objectFinding) {
 	for _, one := range f {
 		if one.Code == code {
 			all = append(all, one)
@@ -189,18 +189,18 @@ func (f findings) has(code string) (all []found) {
 	return all
 }
 
-// expect fails the test if the plan has not exactly one finding of the level and code, about the object.
-func (p *plan) expect(t testing.TB, level provider.FindingLevel, code, object string) found {
+// expect fails the test unless the plan has exactly one finding with the code, and it has the level and the object.
+func (p *plan) expect(t testing.TB, level provider.FindingLevel, code, object string) objectFinding {
 	t.Helper()
-	all := p.findings.has(code)
+	all := p.findings.withCode(code)
 	if len(all) != 1 || all[0].Level != level || all[0].object != object {
 		t.Errorf("expected the %s %s of %s, got %d:\n%s", level, code, object, len(all), p.findings.text())
-		return found{}
+		return objectFinding{}
 	}
 	return all[0]
 }
 
-// blockers are the codes of all Blockers.
+// blockers returns the codes of all Blockers.
 func (p *plan) blockers() []string {
 	codes := map[string]bool{}
 	for _, one := range p.findings {
@@ -211,7 +211,7 @@ func (p *plan) blockers() []string {
 	return slices.Sorted(maps.Keys(codes))
 }
 
-// objects are all that the plan makes, in the order in which it is made.
+// objects returns everything that the plan creates, in the order of creation.
 func (p *plan) objects(m *v1beta1.Migration, group string) (all []client.Object) {
 	for _, c := range p.classes {
 		for _, secret := range c.secrets {
@@ -223,7 +223,7 @@ func (p *plan) objects(m *v1beta1.Migration, group string) (all []client.Object)
 	for _, d := range p.deployments {
 		d.object.UID = types.UID("our-" + d.object.Name)
 		for _, s := range d.sets {
-			ownedBy(s.object, d.object, "MachineDeployment")
+			setOwner(s.object, d.object, "MachineDeployment")
 			all = append(all, s.object)
 			owners[s] = s.object
 		}
@@ -240,7 +240,7 @@ func (p *plan) objects(m *v1beta1.Migration, group string) (all []client.Object)
 	return all
 }
 
-// manifest writes objects as a person reads them.
+// manifest returns objects in YAML.
 func manifest(t testing.TB, objects []client.Object) string {
 	t.Helper()
 	var b strings.Builder

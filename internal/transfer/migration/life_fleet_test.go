@@ -32,9 +32,9 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// life is a migration of a small fleet of Gardener on the in-memory API server. The test plays all others: the
-// provider's process, the old workload and the cloud.
-type life struct {
+// journey is a migration of a small Gardener fleet on the in-memory API server. The test plays the provider, the old
+// workload and the cloud.
+type journey struct {
 	*testing.T
 	ctx     context.Context
 	admin   client.Client
@@ -45,15 +45,15 @@ type life struct {
 	from    string // namespace of the old objects
 	oldPods map[string]string
 	phases  []v1beta1.MigrationPhase
-	// watch is called with the state between two passes.
+	// watch is called with the Migration between two passes.
 	watch func(*v1beta1.Migration)
-	// providerDown says that the provider's process does nothing.
+	// providerDown stops the provider.
 	providerDown bool
 }
 
 const oldWorkload = "machine-controller-manager"
 
-// withCRDs is a scheme that has definitions, as that of the migrator has.
+// withCRDs returns a scheme that includes CustomResourceDefinitions, as the migrator's does.
 func withCRDs(t testing.TB) *runtime.Scheme {
 	scheme := env.Scheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -62,11 +62,11 @@ func withCRDs(t testing.TB) *runtime.Scheme {
 	return scheme
 }
 
-func newLife(t *testing.T) *life {
+func newJourney(t *testing.T) *journey {
 	t.Helper()
 	const group = provider.SourceGardener
 	oldKinds(t, group)
-	l := &life{T: t, ctx: context.Background(), from: env.Namespace(t), oldPods: map[string]string{},
+	l := &journey{T: t, ctx: context.Background(), from: env.Namespace(t), oldPods: map[string]string{},
 		cloud: &fakeCloud{owners: map[string]types.UID{}, settle: 5 * time.Second},
 		clock: testclock.NewFakeClock(time.Now().Truncate(time.Second)), watch: func(*v1beta1.Migration) {}}
 	l.key = client.ObjectKey{Namespace: env.Namespace(t), Name: "move"}
@@ -93,15 +93,15 @@ func newLife(t *testing.T) *life {
 	return l
 }
 
-func (l *life) must(err error) {
+func (l *journey) must(err error) {
 	l.Helper()
 	if err != nil {
 		l.Fatal(err)
 	}
 }
 
-// makeOld makes the sample, with two machines more, of which one is being deleted, and what belongs to them.
-func (l *life) makeOld(group string) {
+// makeOld creates the sample with three machines, of which one is being deleted, and their Secrets, Nodes and workload.
+func (l *journey) makeOld(group string) {
 	l.Helper()
 	uids := map[types.UID]types.UID{}
 	put := func(object *unstructured.Unstructured) *unstructured.Unstructured {
@@ -121,7 +121,7 @@ func (l *life) makeOld(group string) {
 		}
 		object.SetOwnerReferences(owners)
 		status := object.Object["status"]
-		eventually(l, "the API server takes "+object.GetName(), func() bool { return l.admin.Create(l.ctx, object) == nil })
+		eventually(l, "the API server accepts "+object.GetName(), func() bool { return l.admin.Create(l.ctx, object) == nil })
 		if status != nil {
 			object.Object["status"] = status
 			l.must(l.admin.Status().Update(l.ctx, object))
@@ -143,11 +143,11 @@ func (l *life) makeOld(group string) {
 			continue
 		}
 		for _, suffix := range []string{"a", "b", "c"} {
-			twin := object.DeepCopy()
+			copied := object.DeepCopy()
 			name := l.from + "-" + suffix
-			twin.SetName(name)
-			twin.SetLabels(beside(map[string]string{"node": name}, twin.GetLabels()))
-			made := put(twin)
+			copied.SetName(name)
+			copied.SetLabels(mergeMaps(map[string]string{"node": name}, copied.GetLabels()))
+			made := put(copied)
 			l.cloud.located = append(l.cloud.located, instanceOf(name, made.GetUID()))
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
 				Finalizers:  []string{"node.machine.sapcloud.io/machine-controller"},
@@ -169,8 +169,8 @@ func (l *life) makeOld(group string) {
 		Labels: labels}, Spec: pod.Spec}))
 }
 
-// state returns the old objects by kind and name, with their resource versions.
-func (l *life) state() map[string]string {
+// state returns the resource versions of the old objects, by kind and name.
+func (l *journey) state() map[string]string {
 	l.Helper()
 	all := map[string]string{}
 	for _, kind := range l.system().Kinds() {
@@ -186,10 +186,10 @@ func (l *life) state() map[string]string {
 	return all
 }
 
-func (l *life) system() source.System { return source.Systems()[provider.SourceGardener] }
+func (l *journey) system() source.System { return source.Systems()[provider.SourceGardener] }
 
-// pass lets the migrator make one pass and the others do their part, and a second go by.
-func (l *life) pass() *v1beta1.Migration {
+// pass lets the migrator make one pass, and the workload and the provider do their part. Then one second passes.
+func (l *journey) pass() *v1beta1.Migration {
 	l.Helper()
 	_, err := l.r.Reconcile(l.ctx, reconcile.Request{NamespacedName: l.key})
 	l.must(err)
@@ -212,7 +212,7 @@ func (l *life) pass() *v1beta1.Migration {
 }
 
 // until makes passes until the migration is in the phase.
-func (l *life) until(phase v1beta1.MigrationPhase) *v1beta1.Migration {
+func (l *journey) until(phase v1beta1.MigrationPhase) *v1beta1.Migration {
 	l.Helper()
 	var m *v1beta1.Migration
 	eventually(l, fmt.Sprintf("the migration is %s", phase), func() bool {
@@ -225,13 +225,13 @@ func (l *life) until(phase v1beta1.MigrationPhase) *v1beta1.Migration {
 	return m
 }
 
-// playWorkload lets the pods of a stopped workload end.
-func (l *life) playWorkload() {
+// playWorkload removes the pods of a stopped workload.
+func (l *journey) playWorkload() {
 	l.Helper()
 	d := &appsv1.Deployment{}
 	switch err := l.admin.Get(l.ctx, client.ObjectKey{Namespace: l.from, Name: oldWorkload}, d); {
 	case apierrors.IsNotFound(err):
-		return // A test has uninstalled it.
+		return // A test has uninstalled the workload.
 	case err != nil:
 		l.Fatal(err)
 	}
@@ -240,8 +240,8 @@ func (l *life) playWorkload() {
 	}
 }
 
-// playProvider adopts what is not paused, and reports of what is.
-func (l *life) playProvider() {
+// playProvider adopts Machines that are not paused, and confirms the pause of those that are.
+func (l *journey) playProvider() {
 	l.Helper()
 	list := &v1beta1.MachineList{}
 	l.must(l.admin.List(l.ctx, list, client.InNamespace(l.key.Namespace)))
@@ -272,7 +272,7 @@ func (l *life) playProvider() {
 	}
 }
 
-func (l *life) stage(stage v1beta1.MigrationStage) {
+func (l *journey) stage(stage v1beta1.MigrationStage) {
 	l.Helper()
 	m := &v1beta1.Migration{}
 	l.must(l.admin.Get(l.ctx, l.key, m))
@@ -283,8 +283,8 @@ func (l *life) stage(stage v1beta1.MigrationStage) {
 	l.must(l.admin.Update(l.ctx, m))
 }
 
-// planned makes the first passes, and agrees to the plan.
-func (l *life) planned() {
+// planned makes the first passes and agrees to the plan.
+func (l *journey) planned() {
 	l.Helper()
 	before := l.state()
 	l.pass()
@@ -293,24 +293,24 @@ func (l *life) planned() {
 		l.Fatalf("there is no plan: %+v", m.Status)
 	}
 	if c := m.Status.Machines; c != (v1beta1.MigrationCounts{Total: 3, Old: 3}) {
-		l.Errorf("planned are %+v", c)
+		l.Errorf("the plan has the counts %+v", c)
 	}
 	l.unchanged(before)
 	l.stage(v1beta1.MigrationAdopt)
 }
 
-func (l *life) unchanged(before map[string]string) {
+func (l *journey) unchanged(before map[string]string) {
 	l.Helper()
 	if after := l.state(); !maps.Equal(before, after) {
-		l.Errorf("the old objects were\n%v\nand are\n%v", before, after)
+		l.Errorf("the old objects were\n%v\nand are now\n%v", before, after)
 	}
 }
 
-// ours are Machinist's objects of the migration's namespace, by kind and name.
-func (l *life) ours() map[string]client.Object {
+// ownObjects returns Machinist's objects in the namespace of the migration, by kind and name.
+func (l *journey) ownObjects() map[string]client.Object {
 	l.Helper()
 	all := map[string]client.Object{}
-	o, err := readOurs(l.ctx, l.admin, &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace,
+	o, err := readOwnObjects(l.ctx, l.admin, &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace,
 		Name: l.key.Name}})
 	l.must(err)
 	for _, m := range o.machines {
@@ -336,31 +336,31 @@ func (l *life) ours() map[string]client.Object {
 	return all
 }
 
-// adoptedFleet leads a migration to Adopted, and looks on the way whether what must not be yet is not.
-func (l *life) adoptedFleet() {
+// adoptedFleet leads a migration to Adopted. On the way, it checks that nothing happens too early.
+func (l *journey) adoptedFleet() {
 	l.Helper()
 	l.planned()
 	before := l.state()
 	l.watch = func(m *v1beta1.Migration) {
-		objects := l.ours()
+		objects := l.ownObjects()
 		switch m.Status.Phase {
 		case v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling:
 			if len(objects) > 0 {
-				l.Errorf("in phase %s are made %v", m.Status.Phase, slices.Sorted(maps.Keys(objects)))
+				l.Errorf("in phase %s, these objects exist: %v", m.Status.Phase, slices.Sorted(maps.Keys(objects)))
 			}
 		case v1beta1.MigrationCopying:
 			if len(l.cloud.owners) > 0 {
-				l.Error("an instance is adopted before all are copied")
+				l.Error("an instance is adopted before all machines are copied")
 			}
 		case v1beta1.MigrationAdopting:
 			if unpaused, adopted := 0, len(l.cloud.owners); true {
 				for _, o := range objects {
-					if _, ok := o.(*v1beta1.Machine); ok && !has(o.GetAnnotations(), v1beta1.AnnotationPaused) {
+					if _, ok := o.(*v1beta1.Machine); ok && !hasKey(o.GetAnnotations(), v1beta1.AnnotationPaused) {
 						unpaused++
 					}
 				}
 				if unpaused > 2*max(adopted, 1) {
-					l.Errorf("%d machines are not paused when %d are adopted", unpaused, adopted)
+					l.Errorf("%d machines are not paused while %d are adopted", unpaused, adopted)
 				}
 			}
 		}
@@ -369,7 +369,7 @@ func (l *life) adoptedFleet() {
 	m := l.until(v1beta1.MigrationAdopted)
 	l.watch = func(*v1beta1.Migration) {}
 	if c := m.Status.Machines; c != (v1beta1.MigrationCounts{Total: 3, Old: 3, Copied: 3, Adopted: 3}) {
-		l.Errorf("adopted are %+v", c)
+		l.Errorf("the counts are %+v", c)
 	}
 	want := []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
 		v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted}
@@ -379,32 +379,32 @@ func (l *life) adoptedFleet() {
 	if f := m.Status.Fence; len(f.Workloads) != 1 || f.Workloads[0].Replicas != 2 || len(f.Leases) != 2 {
 		l.Errorf("the record of the fence is %+v", f)
 	}
-	for name, o := range l.ours() {
+	for name, o := range l.ownObjects() {
 		if machine, ok := o.(*v1beta1.Machine); ok && machine.Generation != 1 {
 			l.Errorf("%s has generation %d", name, machine.Generation)
 		}
 	}
 }
 
-// fenceIsDown fails the test if anything of the fence is left.
-func (l *life) fenceIsDown() {
+// fenceIsDown fails the test if any part of the fence remains.
+func (l *journey) fenceIsDown() {
 	l.Helper()
 	policies, leases := &admissionv1.ValidatingAdmissionPolicyList{}, &coordinationv1.LeaseList{}
 	l.must(l.admin.List(l.ctx, policies, client.MatchingLabels{v1beta1.LabelMigration: l.key.Name}))
 	l.must(l.admin.List(l.ctx, leases, client.InNamespace(l.from)))
 	if len(policies.Items) > 0 || len(leases.Items) > 0 {
-		l.Errorf("%d policies and %d Leases are left", len(policies.Items), len(leases.Items))
+		l.Errorf("%d policies and %d Leases remain", len(policies.Items), len(leases.Items))
 	}
 }
 
-func (l *life) replicas() int32 {
+func (l *journey) replicas() int32 {
 	l.Helper()
 	d := &appsv1.Deployment{}
 	l.must(l.admin.Get(l.ctx, client.ObjectKey{Namespace: l.from, Name: oldWorkload}, d))
 	return *d.Spec.Replicas
 }
 
-func (l *life) fleetNodes() (all []corev1.Node) {
+func (l *journey) fleetNodes() (all []corev1.Node) {
 	l.Helper()
 	list := &corev1.NodeList{}
 	l.must(l.admin.List(l.ctx, list))
@@ -414,26 +414,27 @@ func (l *life) fleetNodes() (all []corev1.Node) {
 		}
 	}
 	if len(all) != 3 {
-		l.Errorf("%d Nodes are left of 3", len(all))
+		l.Errorf("%d of 3 Nodes remain", len(all))
 	}
 	return all
 }
 
-// letGo lets the time pass after which no former leader acts any more.
-func (l *life) letGo() {
+// outlastFormerLeader waits until no former leader can act any more.
+func (l *journey) outlastFormerLeader() {
 	l.pass()
 	l.clock.Step(l.r.Timing.FormerLeader)
 	l.pass()
 }
 
-// cleanOld removes the old objects, so that another test's definitions can go.
-func (l *life) cleanOld() {
+// cleanOld removes the old objects, so that another test can remove the definitions.
+func (l *journey) cleanOld() {
 	l.Helper()
 	for _, kind := range l.system().Kinds() {
 		objects, err := readKind(l.ctx, l.admin, kind, l.from)
 		l.must(err)
 		for _, o := range objects {
-			eventually(l, "the API server lets "+nameOf(o)+" go", func() bool { // The policy may be applied for a moment yet.
+			eventually(l, "the API server allows the deletion of "+nameOf(o), func() bool {
+				// The policy may still be applied for a moment.
 				err := l.admin.Patch(l.ctx, o.DeepCopy(), merge(`{"metadata":{"finalizers":null}}`))
 				if client.IgnoreNotFound(err) == nil {
 					err = l.admin.Delete(l.ctx, o)

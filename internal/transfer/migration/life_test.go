@@ -14,32 +14,31 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// TestAMigrationIsCompleted leads one from the plan to its end.
-func TestAMigrationIsCompleted(t *testing.T) {
-	l := newLife(t)
+func TestMigrationIsCompleted(t *testing.T) {
+	l := newJourney(t)
 	l.adoptedFleet()
 	l.stage(v1beta1.MigrationCommit)
 	m := l.until(v1beta1.MigrationCompleted)
 	if c := m.Status.Machines; c != (v1beta1.MigrationCounts{Total: 3, Copied: 3, Adopted: 3}) {
-		t.Errorf("at the end are %+v", c)
+		t.Errorf("at the end, the counts are %+v", c)
 	}
 	l.fenceIsDown()
 	if left := l.state(); len(left) > 0 {
-		t.Errorf("of the old objects are left %v", left)
+		t.Errorf("old objects remain: %v", left)
 	}
 	for _, kind := range l.system().Kinds() {
 		name := client.ObjectKey{Name: kind.Resource + "." + kind.Group}
 		if err := l.admin.Get(l.ctx, name, &apiextensionsv1.CustomResourceDefinition{}); !apierrors.IsNotFound(err) {
-			t.Errorf("the definition %s is left: %v", name.Name, err)
+			t.Errorf("the definition %s remains: %v", name.Name, err)
 		}
 	}
 	if n := l.replicas(); n != 0 {
 		t.Errorf("the old workload has %d replicas", n)
 	}
-	for _, o := range l.ours() {
-		if has(o.GetLabels(), v1beta1.LabelMigration) || has(o.GetLabels(), v1beta1.LabelFreeze) ||
-			has(o.GetAnnotations(), v1beta1.AnnotationAfterMigration) {
-			t.Errorf("%s %s is held back yet", kindOf(o), o.GetName())
+	for _, o := range l.ownObjects() {
+		if hasKey(o.GetLabels(), v1beta1.LabelMigration) || hasKey(o.GetLabels(), v1beta1.LabelFreeze) ||
+			hasKey(o.GetAnnotations(), v1beta1.AnnotationAfterMigration) {
+			t.Errorf("%s %s still has a label or annotation of the migration", kindOf(o), o.GetName())
 		}
 		switch o := o.(type) {
 		case *v1beta1.MachineClass:
@@ -52,7 +51,7 @@ func TestAMigrationIsCompleted(t *testing.T) {
 			}
 		case *v1beta1.MachineHealthCheck:
 			if o.Name != "alone" && o.Spec.Remediation.TypeOrDefault() == v1beta1.RemediationNone {
-				t.Errorf("health check %s replaces nothing", o.Name)
+				t.Errorf("health check %s does not replace machines", o.Name)
 			}
 		}
 	}
@@ -63,7 +62,7 @@ func TestAMigrationIsCompleted(t *testing.T) {
 	}
 	slices.Sort(l.cloud.calls)
 	if len(l.cloud.calls) != 3 || slices.ContainsFunc(l.cloud.calls, func(c string) bool { return c[:7] != "release" }) {
-		t.Errorf("of the cloud was asked %v", l.cloud.calls)
+		t.Errorf("the calls of the cloud are %v", l.cloud.calls)
 	}
 	secrets := &corev1.SecretList{}
 	l.must(l.admin.List(l.ctx, secrets, client.InNamespace(l.from)))
@@ -72,24 +71,23 @@ func TestAMigrationIsCompleted(t *testing.T) {
 			t.Errorf("Secret %s has the finalizers %v", s.Name, s.Finalizers)
 		}
 	}
-	l.letGo()
+	l.outlastFormerLeader()
 	l.must(l.admin.Get(l.ctx, l.key, m))
 	if len(m.Finalizers) > 0 {
-		t.Errorf("a migration that has ended is held by %v", m.Finalizers)
+		t.Errorf("after the end, the migration has the finalizers %v", m.Finalizers)
 	}
 }
 
-// TestAMigrationIsAborted leads one to Adopted and back.
-//
 // Rule: migration-abort-restores.
-func TestAMigrationIsAborted(t *testing.T) {
-	l := newLife(t)
+// Rule: migration-abort-restores.
+func TestMigrationIsAborted(t *testing.T) {
+	l := newJourney(t)
 	l.adoptedFleet()
 	before := l.state()
 	l.stage(v1beta1.MigrationAbort)
 	l.watch = func(m *v1beta1.Migration) {
 		machines := 0
-		for name := range l.ours() {
+		for name := range l.ownObjects() {
 			if strings.HasPrefix(name, "Machine/") {
 				machines++
 			}
@@ -98,70 +96,72 @@ func TestAMigrationIsAborted(t *testing.T) {
 			l.Errorf("%d instances have the tags of %d Machines", len(l.cloud.owners), machines)
 		}
 		if machines > 0 && l.replicas() != 0 {
-			l.Error("the old controller runs while Machines are left")
+			l.Error("the old controller runs while Machines exist")
 		}
 		l.unchanged(before)
 	}
 	m := l.until(v1beta1.MigrationAborted)
 	l.fenceIsDown()
-	if left := l.ours(); len(left) > 0 {
-		t.Errorf("of ours are left %v", slices.Sorted(maps.Keys(left)))
+	if left := l.ownObjects(); len(left) > 0 {
+		t.Errorf("objects of Machinist remain: %v", slices.Sorted(maps.Keys(left)))
 	}
 	if len(l.cloud.owners) > 0 {
-		t.Errorf("%d instances have our tags", len(l.cloud.owners))
+		t.Errorf("%d instances still have Machinist's tags", len(l.cloud.owners))
 	}
 	if n := l.replicas(); n != 2 {
-		t.Errorf("the old workload has %d replicas of 2", n)
+		t.Errorf("the old workload has %d of 2 replicas", n)
 	}
 	for _, n := range l.fleetNodes() {
-		if has(n.Labels, v1beta1.NodeLabelMachine) || len(n.Finalizers) != 1 || len(n.Annotations) != 2 {
+		if hasKey(n.Labels, v1beta1.NodeLabelMachine) || len(n.Finalizers) != 1 || len(n.Annotations) != 2 {
 			t.Errorf("Node %s has labels %v, finalizers %v and annotations %v", n.Name, n.Labels, n.Finalizers, n.Annotations)
 		}
 	}
 	if c := m.Status.Machines; c.Copied != 0 || c.Adopted != 0 || c.Total != 3 {
-		t.Errorf("at the end are %+v", c)
+		t.Errorf("at the end, the counts are %+v", c)
 	}
 	l.must(l.admin.Delete(l.ctx, m))
-	l.letGo()
+	l.outlastFormerLeader()
 	if err := l.admin.Get(l.ctx, l.key, m); !apierrors.IsNotFound(err) {
-		t.Errorf("a migration that was aborted cannot be deleted: %v", err)
+		t.Errorf("an aborted migration cannot be deleted: %v", err)
 	}
 	l.cleanOld()
 }
 
-// TestAMigrationNamesTheProcessThatItWaitsFor has a provider's process that does not run, on the way there and back.
-func TestAMigrationNamesTheProcessThatItWaitsFor(t *testing.T) {
-	l := newLife(t)
+// The provider does not run, first while the fleet is adopted and then during the abort.
+func TestMigrationReportsProviderThatDoesNotRun(t *testing.T) {
+	l := newJourney(t)
 	l.planned()
 	l.until(v1beta1.MigrationAdopting)
 	waits := func(want string) {
 		t.Helper()
 		l.providerDown = true
 		begun := l.clock.Now()
-		eventually(l, "the migration names who does nothing", func() bool {
+		eventually(l, "the migration reports the provider", func() bool {
 			troubles := strings.Join(l.pass().Status.Troubles, "\n")
-			if troubles != "" && l.clock.Since(begun) < patience {
-				l.Fatalf("after %s it is said that %s", l.clock.Since(begun), troubles)
+			if troubles != "" && l.clock.Since(begun) < stallTimeout {
+				l.Fatalf("after only %s, the migration reports %s", l.clock.Since(begun), troubles)
 			}
 			return strings.Contains(troubles, want)
 		})
 		l.providerDown = false
-		l.pass() // The process reports what it does, and the migration reads it.
+		l.pass() // The provider writes the status of the Machines, and the migrator reads it.
 		if troubles := l.pass().Status.Troubles; len(troubles) > 0 {
-			t.Errorf("the process runs again, and there is still %v", troubles)
+			t.Errorf("the provider runs again, but the migration still reports %v", troubles)
 		}
 	}
-	waits("The process of provider sim has adopted none of 1 machine for a while, the first is ")
+	waits("The process of provider sim has adopted none of 1 machine for a minute, the first is ")
 	l.stage(v1beta1.MigrationAbort)
-	waits("The process of provider sim has not said that it leaves ")
+	waits("The process of provider sim has not confirmed the pause ")
 	l.until(v1beta1.MigrationAborted)
 	l.cleanOld()
 }
 
-// TestAMigrationNamesAnOldControllerThatGoesOn has one that the fence does not stop: it marks its Nodes again.
+// An old controller that the fence does not stop marks its Nodes again.
+//
 // Rule: migration-names-what-comes-back.
-func TestAMigrationNamesAnOldControllerThatGoesOn(t *testing.T) {
-	l := newLife(t)
+// Rule: migration-names-what-comes-back.
+func TestMigrationReportsOldControllerThatStillRuns(t *testing.T) {
+	l := newJourney(t)
 	l.adoptedFleet()
 	node := l.fleetNodes()[0].DeepCopy()
 	l.watch = func(m *v1beta1.Migration) {
@@ -171,7 +171,7 @@ func TestAMigrationNamesAnOldControllerThatGoesOn(t *testing.T) {
 		}
 	}
 	l.stage(v1beta1.MigrationCommit)
-	want := "The old system's keys come back to 1 node, the first is " + node.Name
+	want := "The old system's keys reappear on 1 node, the first is " + node.Name
 	eventually(l, "the migration names the node", func() bool {
 		return strings.Contains(strings.Join(l.pass().Status.Troubles, "\n"), want)
 	})

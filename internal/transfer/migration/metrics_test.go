@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-func TestMigrationsThatHaveNotEndedAreCounted(t *testing.T) {
+func TestMetricsCountMigrationsThatHaveNotEnded(t *testing.T) {
 	migration := func(name, provider string, phase v1beta1.MigrationPhase) *v1beta1.Migration {
 		m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
 		m.Spec.Provider, m.Status.Phase = provider, phase
@@ -21,11 +21,12 @@ func TestMigrationsThatHaveNotEndedAreCounted(t *testing.T) {
 		m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionStuck, Status: metav1.ConditionTrue}}
 		return m
 	}
-	metrics, err := NewMetrics(prometheus.NewRegistry(), "sim", fake.NewClientBuilder().WithScheme(env.Scheme()).WithObjects(
-		migration("stuck", "sim", v1beta1.MigrationAdopting), migration("new", "sim", ""),
-		migration("over", "sim", v1beta1.MigrationCompleted), migration("given-back", "sim", v1beta1.MigrationAborted),
-		migration("of-others", "azure", v1beta1.MigrationAdopting),
-	).Build())
+	metrics, err := NewMetrics(prometheus.NewRegistry(), "sim",
+		fake.NewClientBuilder().WithScheme(env.Scheme()).WithObjects(
+			migration("stuck", "sim", v1beta1.MigrationAdopting), migration("new", "sim", ""),
+			migration("over", "sim", v1beta1.MigrationCompleted), migration("given-back", "sim", v1beta1.MigrationAborted),
+			migration("of-others", "azure", v1beta1.MigrationAdopting),
+		).Build())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func TestMigrationsThatHaveNotEndedAreCounted(t *testing.T) {
 		t.Errorf("a process that waits for its election exports %d series", n)
 	}
 	metrics.lead()
-	(*Metrics)(nil).lead() // counts nothing
+	(*Metrics)(nil).lead() // nil is allowed
 	if err := testutil.CollectAndCompare(metrics.migrations, strings.NewReader(`
 # HELP machinist_migration_machines Machines of a Migration (namespace/name) that has not ended, by state: total (machines of the old system with an instance), copied (Machines made for them), adopted, old (those of the old system that still exist).
 # TYPE machinist_migration_machines gauge

@@ -14,21 +14,21 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-func TestItIsCertainWhichNodeAnInstanceHas(t *testing.T) {
+func TestMismatchReportsUncertainNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes      map[string]string // provider IDs by name
 		named      string
 		hasProblem bool
 	}{
-		"none":                              {nil, "a", false},
-		"by provider ID":                    {map[string]string{"a": "id", "b": "other"}, "", false},
-		"by provider ID and name":           {map[string]string{"a": "id"}, "a", false},
-		"by provider ID, the name is gone":  {map[string]string{"a": "id"}, "b", false},
-		"by name, without a provider ID":    {map[string]string{"a": ""}, "a", false},
-		"by name, with another provider ID": {map[string]string{"a": "other"}, "a", true},
-		"the name is of another instance":   {map[string]string{"a": "id", "b": "other"}, "b", true},
-		"two of one provider ID":            {map[string]string{"a": "id", "b": "id"}, "a", true},
-		"without a provider ID or a name":   {map[string]string{"a": ""}, "", false},
+		"none":                                        {nil, "a", false},
+		"by provider ID":                              {map[string]string{"a": "id", "b": "other"}, "", false},
+		"by provider ID and name":                     {map[string]string{"a": "id"}, "a", false},
+		"by provider ID, no Node of that name":        {map[string]string{"a": "id"}, "b", false},
+		"by name, without a provider ID":              {map[string]string{"a": ""}, "a", false},
+		"by name, with another provider ID":           {map[string]string{"a": "other"}, "a", true},
+		"the name is that of another instance's Node": {map[string]string{"a": "id", "b": "other"}, "b", true},
+		"two with the same provider ID":               {map[string]string{"a": "id", "b": "id"}, "a", true},
+		"without a provider ID or a name":             {map[string]string{"a": ""}, "", false},
 	} {
 		all := nodes{byName: map[string]*corev1.Node{}, byProviderID: map[string][]*corev1.Node{}}
 		for _, node := range slices.Sorted(maps.Keys(c.nodes)) {
@@ -44,15 +44,15 @@ func TestItIsCertainWhichNodeAnInstanceHas(t *testing.T) {
 	}
 }
 
-// TestWhatTheOldSystemLeftOnANodeGoesAndNothingElse: (rule migration-nodes-lose-traces)
-func TestWhatTheOldSystemLeftOnANodeGoesAndNothingElse(t *testing.T) {
+// Rule: migration-nodes-lose-traces.
+func TestRemoveTracesKeepsEverythingElse(t *testing.T) {
 	const domain = "node.machine.sapcloud.io/"
 	const disabledByOld = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm"
 	traces := source.Systems()[provider.SourceGardener].NodeTraces()
 	node := func(change func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a",
 			Labels:      map[string]string{"pool": "a", "machine.sapcloud.iox/label": "stays"},
-			Annotations: map[string]string{"example.com/a": "b", "node.machine.sapcloud.io": "no domain of it"},
+			Annotations: map[string]string{"example.com/a": "b", "node.machine.sapcloud.io": "a name, not the domain"},
 			Finalizers:  []string{"example.com/f"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Rack", Name: "r"},
 				{APIVersion: "v1", Kind: "Pod", Name: "p"}}},
@@ -63,9 +63,9 @@ func TestWhatTheOldSystemLeftOnANodeGoesAndNothingElse(t *testing.T) {
 		return n
 	}
 	for name, c := range map[string]struct{ dirty, clean func(*corev1.Node) }{
-		"nothing":               {nil, nil},
-		"a finalizer":           {func(n *corev1.Node) { n.Finalizers = append(n.Finalizers, domain+"machine-controller") }, nil},
-		"another of its domain": {func(n *corev1.Node) { n.Finalizers = append(n.Finalizers, "machine.sapcloud.io/x") }, nil},
+		"nothing":     {nil, nil},
+		"a finalizer": {func(n *corev1.Node) { n.Finalizers = append(n.Finalizers, domain+"machine-controller") }, nil},
+		"a finalizer of another domain of the old system": {func(n *corev1.Node) { n.Finalizers = append(n.Finalizers, "machine.sapcloud.io/x") }, nil},
 		"an annotation": {func(n *corev1.Node) { n.Annotations[domain+"last-applied-anno-labels-taints"] = "{}" },
 			nil},
 		"a label": {func(n *corev1.Node) { n.Labels[domain+"candidate-for-update"] = "true" }, nil},
@@ -78,10 +78,10 @@ func TestWhatTheOldSystemLeftOnANodeGoesAndNothingElse(t *testing.T) {
 		"an owner": {func(n *corev1.Node) {
 			n.OwnerReferences = append(n.OwnerReferences, metav1.OwnerReference{APIVersion: "machine.sapcloud.io/v1alpha1"})
 		}, nil},
-		"the scale-down that it disabled": {func(n *corev1.Node) {
+		"scale-down disabled by the old system": {func(n *corev1.Node) {
 			n.Annotations[disabledByOld], n.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] = "true", "true"
 		}, nil},
-		"the scale-down that a person disabled": {
+		"scale-down disabled by a user": {
 			func(n *corev1.Node) { n.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] = "true" },
 			func(n *corev1.Node) { n.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] = "true" }},
 	} {
@@ -91,7 +91,7 @@ func TestWhatTheOldSystemLeftOnANodeGoesAndNothingElse(t *testing.T) {
 			t.Errorf("%s: traces are found: %t", name, found)
 		}
 		if removed := removeTraces(got, traces); removed != found || !equalNodes(got, want) {
-			t.Errorf("%s: %+v is left, expected %+v", name, got, want)
+			t.Errorf("%s: %+v remains, expected %+v", name, got, want)
 		}
 	}
 }
@@ -102,13 +102,13 @@ func equalNodes(a, b *corev1.Node) bool {
 		slices.Equal(a.Spec.Taints, b.Spec.Taints)
 }
 
-func TestKeysAndDomains(t *testing.T) {
+func TestMatchesAny(t *testing.T) {
 	keys := []string{"example.com/key", "domain.example.com/"}
 	for key, want := range map[string]bool{"example.com/key": true, "example.com/key2": false, "example.com/": false,
 		"domain.example.com/": true, "domain.example.com/any": true, "sub.domain.example.com/any": false,
 		"domain.example.com": false} {
-		if got := names(keys, key); got != want {
-			t.Errorf("%q names %s: %t", strings.Join(keys, ", "), key, got)
+		if got := matchesAny(keys, key); got != want {
+			t.Errorf("%q match %s: %t", strings.Join(keys, ", "), key, got)
 		}
 	}
 }

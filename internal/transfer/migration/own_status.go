@@ -13,24 +13,24 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The status of a Migration is where its process goes on. Only this process writes it, but nothing enforces that: a
-// phase that somebody else wrote would skip steps, or begin anew what is over. So the process keeps what it wrote last,
-// and puts that back. A process that was restarted believes the first status that it reads.
+// The migrator continues from the status of the Migration. Only the migrator writes the status, but nothing enforces
+// that. A phase that another client writes would skip steps or repeat finished ones. So the process remembers the
+// status that it wrote last, and restores it. A process that has restarted trusts the first status that it reads.
 
-// stored is the status of a Migration as this process knows it to be stored.
+// stored is the status of a Migration that this process knows to be stored.
 type stored struct {
 	uid    types.UID
 	status v1beta1.MigrationStatus
 }
 
-// phases are in the order in which a migration goes through them.
+// phases are the phases of a migration in their order, without those of an abort.
 var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
 	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
 	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
 
-// follows reports whether a process may have written a phase after another one: the same, a later one, or that the
-// migration is aborted. A former leader that was suspended may go on for a moment, and come through several.
-func follows(is, was v1beta1.MigrationPhase) bool {
+// mayFollow reports whether a process may have written the phase is after the phase was: the same phase, a later one,
+// or one of an abort. A former leader that was suspended may continue for a moment and pass several phases.
+func mayFollow(is, was v1beta1.MigrationPhase) bool {
 	switch {
 	case is == was:
 		return true
@@ -43,8 +43,9 @@ func follows(is, was v1beta1.MigrationPhase) bool {
 	return from >= 0 && to > from
 }
 
-// Changed lets events through that a Reconciler has to know: what people change, a phase, which somebody else may have
-// written also after the end, and a finalizer that somebody put on after the end. Until then each pass sees to it.
+// Changed returns a predicate for the updates that a Reconciler must see: of the specification, of the phase, which
+// another client may have written even after the end, and of the finalizers after the end. Before the end, each pass
+// checks the finalizer.
 func Changed() predicate.Predicate {
 	ours := func(e event.UpdateEvent) bool {
 		was, isMigration := e.ObjectOld.(*v1beta1.Migration)
@@ -55,8 +56,8 @@ func Changed() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: ours})
 }
 
-// restoreStatus puts back a status that this process wrote where its phase is one that no process would have written
-// then, or what stopped the old system is lost. It reports whether there was anything.
+// restoreStatus restores the status that this process wrote last, if no process would have written the current phase
+// after it, or if the record of the stopped workloads was lost. It reports whether it restored anything.
 func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bool {
 	r.mu.Lock()
 	known := r.written[client.ObjectKeyFromObject(m)]
@@ -65,22 +66,22 @@ func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bo
 		return false
 	}
 	switch is, was := &m.Status, &known.status; {
-	case !follows(is.Phase, was.Phase):
-		logf.FromContext(ctx).Info("Putting back the status of the migration, which somebody else has changed",
+	case !mayFollow(is.Phase, was.Phase):
+		logf.FromContext(ctx).Info("Restoring the status of the migration, which another client has changed",
 			"from", is.Phase, "to", was.Phase)
 		was.DeepCopyInto(is)
 	case is.Phase == was.Phase && slices.ContainsFunc(was.Fence.Workloads, func(w v1beta1.StoppedWorkload) bool {
 		return !slices.Contains(is.Fence.Workloads, w)
 	}):
-		was.Fence.DeepCopyInto(&is.Fence) // Nothing else says what to start again after an abort.
+		was.Fence.DeepCopyInto(&is.Fence) // An abort starts the workloads that this record names. Nothing else records them.
 	default:
 		return false
 	}
 	return true
 }
 
-// keepStatus takes note of the status that is stored; nil where that is not known.
-func (r *Reconciler) keepStatus(m *v1beta1.Migration, status *v1beta1.MigrationStatus) {
+// rememberStatus remembers the status that is stored, or forgets it if status is nil because that is not known.
+func (r *Reconciler) rememberStatus(m *v1beta1.Migration, status *v1beta1.MigrationStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if status == nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // Rule: migration-status-put-back.
-func TestAPhaseThatSomebodyWroteIsPutBack(t *testing.T) {
-	l := newLife(t)
+func TestPhaseWrittenByAnotherClientIsRestored(t *testing.T) {
+	l := newJourney(t)
 	l.adoptedFleet()
 	before := l.pass()
 	for _, phase := range []v1beta1.MigrationPhase{"", v1beta1.MigrationFencing, v1beta1.MigrationAborted} {
@@ -16,13 +16,14 @@ func TestAPhaseThatSomebodyWroteIsPutBack(t *testing.T) {
 		changed.Status.Phase = phase
 		l.must(l.admin.Status().Update(l.ctx, changed))
 		if m := l.pass(); m.Status.Phase != before.Status.Phase {
-			t.Errorf("after somebody wrote the phase %q it is %q, not %q", phase, m.Status.Phase, before.Status.Phase)
+			t.Errorf("after another client wrote the phase %q, the phase is %q, expected %q", phase, m.Status.Phase,
+				before.Status.Phase)
 		}
 	}
 }
 
-// A former leader may have come further, and a person lets a migration be aborted by its stage.
-func TestPhasesThatAProcessMayWriteFollow(t *testing.T) {
+// A former leader may have come further, and a user may abort a migration by its stage.
+func TestMayFollow(t *testing.T) {
 	for _, test := range []struct {
 		was, is v1beta1.MigrationPhase
 		want    bool
@@ -39,7 +40,7 @@ func TestPhasesThatAProcessMayWriteFollow(t *testing.T) {
 		{v1beta1.MigrationAborted, v1beta1.MigrationPlanning, false},
 		{v1beta1.MigrationCompleted, v1beta1.MigrationCleaning, false},
 	} {
-		if got := follows(test.is, test.was); got != test.want {
+		if got := mayFollow(test.is, test.was); got != test.want {
 			t.Errorf("%q after %q: %t", test.is, test.was, got)
 		}
 	}

@@ -14,48 +14,49 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// plan is what becomes of a fleet: computed anew in each pass that needs it.
+// plan is what a fleet becomes. Each pass that needs it computes it again.
 type plan struct {
 	classes     []*class
 	deployments []*deployment
-	sets        []*set // those that no deployment owns
+	sets        []*set // sets that no deployment owns
 	machines    []*machine
 	checks      []*v1beta1.MachineHealthCheck
 	findings    findings
 	hash        string
-	// old is the number of old machines in scope, with and without an instance.
+	// old is the number of old machines in scope, with or without an instance.
 	old int
 }
 
-// deployment is a MachineDeployment of ours and its sets.
+// deployment is a MachineDeployment to create, and its sets.
 type deployment struct {
 	object *v1beta1.MachineDeployment
 	sets   []*set
 }
 
-// set is a MachineSet of ours. Several old ones may become one.
+// set is a MachineSet to create. Several old sets may become one.
 type set struct {
 	object *v1beta1.MachineSet
 	class  *class
-	// replicas is what it gets when the migration is completed; until then it keeps all that are copied.
+	// replicas is the number that the set gets in the phase Cleaning. Until then, it has at least as many as machines are
+	// copied.
 	replicas int32
 	machines int32
 }
 
-// machine is an old machine with an instance.
+// machine is an old machine and its instance.
 type machine struct {
 	candidate
 	instance located
 }
 
-// planner makes a plan.
+// planner computes a plan.
 type planner struct {
 	migration *v1beta1.Migration
 	system    source.System
 	flags     source.Flags
 	cloud     Cloud
 	secrets   *secretReader
-	ours      *ours
+	own       *ownObjects
 	nodes     nodes
 
 	plan *plan
@@ -64,7 +65,7 @@ type planner struct {
 	sets    map[types.UID]*set          // by the UID of the old set
 	setOf   map[types.UID]*source.Class // the old description, by the UID of the old set
 	byOwner map[types.UID]*deployment   // by the UID of the old deployment
-	seen    map[string]bool             // the provider IDs of all instances that the cloud shows
+	seen    map[string]bool             // provider IDs of all instances that the cloud shows
 }
 
 func (p *planner) blockf(code, object, path, format string, args ...any) {
@@ -74,21 +75,22 @@ func (p *planner) blockf(code, object, path, format string, args ...any) {
 // oldObjects calls visit for all old objects, kind by kind in the order of the system's Kinds.
 type oldObjects func(visit func(source.Role, *unstructured.Unstructured)) error
 
-// make reads the old objects into a plan. Of each it keeps what it was converted to.
-func (p *planner) make(ctx context.Context, old oldObjects) (*plan, error) {
+// build computes the plan from the old objects. It keeps only what each object was converted to.
+func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	p.plan = &plan{}
 	p.classes, p.sets = map[string]*class{}, map[types.UID]*set{}
 	p.setOf, p.byOwner = map[types.UID]*source.Class{}, map[types.UID]*deployment{}
 	p.seen = map[string]bool{}
 	var machines []candidate
 	err := old(func(role source.Role, object *unstructured.Unstructured) {
-		c := conversion{old: identified(object), as: nameOf(object), Converted: p.system.Convert(role, object, p.flags)}
-		p.plan.findings.add(c.as, c.Findings...)
+		c := conversion{old: identityOf(object), displayName: nameOf(object),
+			Converted: p.system.Convert(role, object, p.flags)}
+		p.plan.findings.add(c.displayName, c.Findings...)
 		c.Findings = nil
 		switch role {
 		case source.RoleClass:
 			if c.Class != nil {
-				p.class(c.Class, c.as)
+				p.class(c.Class, c.displayName)
 			}
 		case source.RoleDeployment:
 			p.deployment(c)
@@ -117,22 +119,23 @@ func (p *planner) make(ctx context.Context, old oldObjects) (*plan, error) {
 	for i, o := range p.migration.Spec.Overrides {
 		if p.classes[o.Class] == nil {
 			p.blockf(CodeUnusedOverride, "Migration/"+p.migration.Name, fmt.Sprintf("spec.overrides[%d].class", i),
-				"There is no class %s in the plan.", o.Class)
+				"The plan has no class %s.", o.Class)
 		}
 	}
 	p.finish()
 	return p.plan, nil
 }
 
-// conversion is an old object and what it is in our terms.
+// conversion is an old object and what it was converted to.
 type conversion struct {
-	old metav1.Object // see identified
-	as  string
+	old         metav1.Object // see identityOf
+	displayName string
 	source.Converted
 }
 
-// identified is what the plan keeps of an old object's metadata: a fleet is large, and unstructured objects more so.
-func identified(object *unstructured.Unstructured) metav1.Object {
+// identityOf returns the part of an old object's metadata that the plan keeps. Unstructured objects of a large fleet
+// would need too much memory.
+func identityOf(object *unstructured.Unstructured) metav1.Object {
 	return &metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 		OwnerReferences: object.GetOwnerReferences()}
 }
@@ -141,18 +144,18 @@ func nameOf(object *unstructured.Unstructured) string {
 	return object.GetKind() + "/" + object.GetName()
 }
 
-// mark says on an object of ours which Migration made it, and from which old object.
+// mark records on an object the Migration that creates it, and the old object.
 func (p *planner) mark(object client.Object, from string) {
 	setLabel(object, v1beta1.LabelMigration, p.migration.Name)
 	annotate(object, v1beta1.AnnotationMigratedFrom, p.system.Group()+"/"+from)
 }
 
-// origin names an old object by group, namespace, name and UID.
+// origin identifies an old object by group, namespace, name and UID.
 func origin(group string, old metav1.Object) string {
 	return group + "/" + old.GetNamespace() + "/" + old.GetName() + "/" + string(old.GetUID())
 }
 
-// markFrom is mark for what is made of one old object.
+// markFrom is mark for an object that is converted from a single old object.
 func (p *planner) markFrom(object client.Object, old metav1.Object) {
 	p.mark(object, "")
 	annotate(object, v1beta1.AnnotationMigratedFrom, origin(p.system.Group(), old))
@@ -167,7 +170,7 @@ func annotate(object client.Object, key, value string) {
 	object.SetAnnotations(annotations)
 }
 
-// class returns the class for a description, the same for the same.
+// class returns the class for a description. Equal descriptions have the same class.
 func (p *planner) class(old *source.Class, from string) *class {
 	name := className(old)
 	if c, found := p.classes[name]; found {
@@ -179,17 +182,17 @@ func (p *planner) class(old *source.Class, from string) *class {
 	return c
 }
 
-// classOf returns the class of an object: described in it, or named.
+// classOf returns the class that an old object describes or names, or nil.
 func (p *planner) classOf(c conversion) *class {
 	switch {
 	case c.Class != nil:
-		return p.class(c.Class, c.as)
+		return p.class(c.Class, c.displayName)
 	case c.ClassName == "":
-		return nil // Reported by the conversion.
+		return nil // The conversion has reported it.
 	}
 	named, found := p.classes[c.ClassName]
 	if !found {
-		p.blockf(CodeClassMissing, c.as, "", "Its class %s does not exist.", c.ClassName)
+		p.blockf(CodeClassMissing, c.displayName, "", "The class %s of this object does not exist.", c.ClassName)
 	}
 	return named
 }
@@ -207,7 +210,7 @@ func (p *planner) deployment(c conversion) {
 	made := &deployment{object: d}
 	p.plan.deployments = append(p.plan.deployments, made)
 	p.byOwner[c.old.GetUID()] = made
-	p.holdBack(d, after{Annotations: c.Later, Replicas: d.Spec.Replicas})
+	p.postpone(d, postponed{Annotations: c.Later, Replicas: d.Spec.Replicas})
 	if c.Check != nil {
 		p.check(c.Check, c)
 	}
@@ -227,8 +230,8 @@ func (p *planner) set(c conversion) {
 	if controller := metav1.GetControllerOf(c.old); controller != nil {
 		owner, found := p.byOwner[controller.UID]
 		if !found {
-			p.blockf(CodeOwnerMissing, c.as, "metadata.ownerReferences", "Its owner %s %s does not exist, or could not be "+
-				"converted. Delete the set, or remove the reference.", controller.Kind, controller.Name)
+			p.blockf(CodeOwnerMissing, c.displayName, "metadata.ownerReferences", "The owner %s %s of this set does not "+
+				"exist, or could not be converted. Delete the set, or remove the reference.", controller.Kind, controller.Name)
 			return
 		}
 		p.sets[c.old.GetUID()] = p.revision(owner, class, s, c, replicas)
@@ -240,18 +243,19 @@ func (p *planner) set(c conversion) {
 	made := &set{object: s, class: class, replicas: replicas}
 	p.plan.sets = append(p.plan.sets, made)
 	p.sets[c.old.GetUID()] = made
-	p.holdBack(s, after{Annotations: c.Later, Replicas: s.Spec.Replicas})
+	p.postpone(s, postponed{Annotations: c.Later, Replicas: s.Spec.Replicas})
 	if c.Check != nil {
 		p.check(c.Check, c)
 	}
 }
 
-// revision returns the set of a deployment for an old set: the one that Machinist's own controller would have made.
+// revision returns the set of deployment d for an old set: the one that Machinist's MachineDeployment controller would
+// have created.
 func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet, c conversion, replicas int32) *set {
 	if !sameNode(&old.Spec.Template.Spec.Node, &d.object.Spec.Template.Spec.Node) && replicas > 0 {
-		p.plan.findings.addf(provider.FindingNote, CodeTemplateApplied, c.as, "spec.template",
-			"Labels, annotations and taints of the deployment's template differ from the set's; they reach its machines when "+
-				"the instances are adopted.")
+		p.plan.findings.addf(provider.FindingNote, CodeTemplateApplied, c.displayName, "spec.template",
+			"Labels, annotations and taints of the deployment's template differ from those of this set. They are applied to "+
+				"its machines when the instances are adopted.")
 	}
 	made := revisionSet(d.object, old)
 	for _, s := range d.sets {
@@ -266,13 +270,13 @@ func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet,
 	}
 	p.markFrom(made, c.old)
 	freeze(made)
-	p.holdBack(made, after{Annotations: c.Later})
+	p.postpone(made, postponed{Annotations: c.Later})
 	s := &set{object: made, class: class, replicas: replicas}
 	d.sets = append(d.sets, s)
 	return s
 }
 
-// check adds a health check that counts only: what it does later is held back until the old system is gone.
+// check adds a health check that does not replace machines yet. Its remediation is postponed to the phase Cleaning.
 func (p *planner) check(object client.Object, c conversion) {
 	check, ok := object.(*v1beta1.MachineHealthCheck)
 	if !ok {
@@ -280,32 +284,33 @@ func (p *planner) check(object client.Object, c conversion) {
 	}
 	check.Namespace = p.migration.Namespace
 	p.markFrom(check, c.old)
-	p.holdBack(check, after{Annotations: c.Later, Remediation: check.Spec.Remediation.TypeOrDefault()})
+	p.postpone(check, postponed{Annotations: c.Later, Remediation: check.Spec.Remediation.TypeOrDefault()})
 	check.Spec.Remediation.Type = v1beta1.RemediationNone
 	p.plan.checks = append(p.plan.checks, check)
 }
 
-// finish counts the replicas, looks for names that are taken, and names the plan.
+// finish sets the replicas, checks that names are free, and computes the hash of the plan.
 func (p *planner) finish() {
 	for _, s := range p.plan.sets {
-		p.size(s)
+		p.setReplicas(s)
 	}
 	for _, d := range p.plan.deployments {
 		sum, current := int32(0), false
 		for _, s := range d.sets {
-			p.size(s)
+			p.setReplicas(s)
 			sum += s.object.ReplicasOrDefault()
 			current = current || sameRevision(s.object, d.object)
 		}
 		if !current && d.object.ReplicasOrDefault() > 0 {
 			p.plan.findings.addf(provider.FindingLoss, CodeRolloutPending, "MachineDeployment/"+d.object.Name, "spec.template",
-				"No set has the template of the deployment: its machines are replaced by rollout when the migration is completed.")
+				"No set has the template of the deployment. Its machines are replaced by a rollout when the migration is "+
+					"completed.")
 		}
 		if sum > d.object.ReplicasOrDefault() {
 			d.object.Spec.Replicas = &sum
 		}
 	}
-	p.names()
+	p.checkNames()
 	var classes []string
 	for _, c := range p.plan.classes {
 		line := "class " + c.name
@@ -317,19 +322,20 @@ func (p *planner) finish() {
 	p.plan.hash = p.plan.findings.hash(classes)
 }
 
-// size gives a set as many replicas as keep all that are copied: a set that is frozen still deletes a surplus.
-func (p *planner) size(s *set) {
-	p.holdBack(s.object, after{Annotations: afterOf(s.object).Annotations, Replicas: &s.replicas})
+// setReplicas gives a set at least as many replicas as machines are copied, because a frozen set still deletes surplus
+// machines.
+func (p *planner) setReplicas(s *set) {
+	p.postpone(s.object, postponed{Annotations: postponedFor(s.object).Annotations, Replicas: &s.replicas})
 	replicas := max(s.replicas, s.machines)
 	s.object.Spec.Replicas = &replicas
 }
 
-// names looks for objects of others with the names of ours.
-func (p *planner) names() {
+// checkNames reports existing objects that the migration did not create and that have the names of objects of the plan.
+func (p *planner) checkNames() {
 	taken := func(object client.Object) {
-		if other := p.ours.find(object); other != nil && !p.ours.made(other) {
-			p.blockf(CodeNameTaken, kindOf(object)+"/"+object.GetName(), "", "An object of that name exists in namespace %s. "+
-				"Delete or rename it.", object.GetNamespace())
+		if other := p.own.find(object); other != nil && !p.own.created(other) {
+			p.blockf(CodeNameTaken, kindOf(object)+"/"+object.GetName(), "", "Another object with this name exists in "+
+				"namespace %s. Delete or rename that object.", object.GetNamespace())
 		}
 	}
 	for _, c := range p.plan.classes {
@@ -351,7 +357,7 @@ func (p *planner) names() {
 	}
 }
 
-// manifests are the objects that the plan makes, without Machines and Secrets.
+// manifests returns the objects of the plan except Machines and Secrets.
 func (p *plan) manifests() []client.Object {
 	var all []client.Object
 	for _, c := range p.classes {

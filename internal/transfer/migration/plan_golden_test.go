@@ -11,17 +11,17 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
-// TestPlansAreAsTheGoldenFilesShow shows for a healthy fleet of each system what is made of it: the copies of machines
-// are paused, their sets and deployments frozen, and health checks replace nothing.
-func TestPlansAreAsTheGoldenFilesShow(t *testing.T) {
+// The golden files show what a healthy fleet of each system becomes: the copies of machines are paused, their sets and
+// deployments are frozen, and the health checks replace nothing.
+func TestPlansMatchGoldenFiles(t *testing.T) {
 	for group := range source.Systems() {
 		for _, sample := range []string{"healthy", "in-flight"} {
 			t.Run(group+"/"+sample, func(t *testing.T) {
 				f := fleetOf(t, group, sample)
-				made := f.plan()
-				got := "# Findings\n" + comment(made.findings.text()) + manifest(t, made.objects(f.migration, group))
+				plan := f.plan()
+				got := "# Findings\n" + comment(plan.findings.text()) + manifest(t, plan.objects(f.migration, group))
 				compare(t, filepath.Join("testdata", group, sample+".yaml"), got)
 			})
 		}
@@ -50,6 +50,6 @@ func compare(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("-%s +got (go test -update writes the files anew):\n%s", path, diff)
+		t.Errorf("-%s +got (go test -update writes the files again):\n%s", path, diff)
 	}
 }

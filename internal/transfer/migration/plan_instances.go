@@ -12,30 +12,30 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Which instance each old machine has, by what the old system left at the cloud.
+// The instance of each old machine, found by the tags and names that the old system gave it.
 
-// candidate is an old machine of which it is not known yet whether it has an instance.
+// candidate is an old machine that may have an instance.
 type candidate struct {
 	conversion
-	object *v1beta1.Machine // as converted, alone
+	object *v1beta1.Machine // as converted, without what its set adds
 	class  *class
-	set    *set // nil where none owns it
-	// instances are those that the cloud shows of it.
+	set    *set // nil if no set owns the machine
+	// instances are the instances of the machine that the cloud shows.
 	instances []located
 }
 
-// candidate looks for the set and the class of an old machine. It is not ok if nothing can be made of it.
+// candidate returns an old machine with its set and class. It is not ok if the machine cannot be copied.
 func (p *planner) candidate(c conversion) (m candidate, ok bool) {
 	object, ok := c.Object.(*v1beta1.Machine)
 	if !ok {
-		return m, false // It stays behind, or is blocked; the conversion said so.
+		return m, false // The machine stays with the old system, or the conversion has reported a Blocker.
 	}
 	p.plan.old++
 	m = candidate{conversion: c, object: object}
 	if owner := c.Machine.Owner; owner != "" {
 		if m.set = p.sets[owner]; m.set == nil {
-			p.blockf(CodeOwnerMissing, c.as, "metadata.ownerReferences", "Its set does not exist, or could not be converted. "+
-				"Delete the machine, or remove the reference.")
+			p.blockf(CodeOwnerMissing, c.displayName, "metadata.ownerReferences", "The set of this machine does not exist, "+
+				"or could not be converted. Delete the machine, or remove the reference.")
 			return m, false
 		}
 	}
@@ -48,15 +48,15 @@ func (p *planner) candidate(c conversion) (m candidate, ok bool) {
 	return m, m.class != nil
 }
 
-// locate asks the cloud for the instances of each class, and keeps those of its machines. Of the others, which may be
-// as many for each class, it keeps the provider IDs.
+// locate asks the cloud for the instances of each class and assigns them to the machines. Of instances without a
+// machine it keeps only the provider IDs, because each class may have as many.
 func (p *planner) locate(ctx context.Context, machines []candidate) error {
 	of := map[*class][]*candidate{}
 	for i := range machines {
 		of[machines[i].class] = append(of[machines[i].class], &machines[i])
 	}
 	for _, c := range p.plan.classes {
-		all, err := p.describe(ctx, c)
+		all, err := p.findInstances(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -71,87 +71,91 @@ func (p *planner) locate(ctx context.Context, machines []candidate) error {
 	return nil
 }
 
-// match finds the instance and the Node of each machine, and returns for each class the facts of one of its instances.
+// match finds the instance and the Node of each machine. For each class, it returns the facts of one instance.
 func (p *planner) match(machines []candidate) map[*class][]byte {
 	facts := map[*class][]byte{}
 	taken := map[string]string{} // provider ID → machine
 	for _, m := range machines {
 		if len(m.instances) > 1 {
-			p.blockf(CodeSeveralInstances, m.as, "", "The cloud shows %d instances of it: %s. Remove those that are not its own.",
-				len(m.instances), idsOf(m.instances))
+			p.blockf(CodeSeveralInstances, m.displayName, "", "The cloud shows %d instances of this machine: %s. Delete "+
+				"those that do not belong to it.", len(m.instances), idsOf(m.instances))
 			continue
 		}
 		if len(m.instances) == 0 {
-			p.without(m)
+			p.reportWithoutInstance(m)
 			continue
 		}
 		in := m.instances[0]
 		if first, claimed := taken[in.ProviderID]; claimed {
-			p.blockf(CodeInstanceClaimed, m.as, "", "%s has the instance %s as well. Delete the one that is not real.", first,
+			p.blockf(CodeInstanceClaimed, m.displayName, "", "This machine has the instance %[2]s, which %[1]s has too. "+
+				"Delete the old object that is not in use.", first,
 				in.ProviderID)
 			continue
 		}
-		taken[in.ProviderID] = m.as
+		taken[in.ProviderID] = m.displayName
 		if facts[m.class] == nil {
 			facts[m.class] = in.facts
 		}
 		p.machine(m, in)
 	}
-	p.unnamed(taken)
+	p.reportUnnamed(taken)
 	return facts
 }
 
-// without reports a machine that has no instance.
-func (p *planner) without(m candidate) {
+// reportWithoutInstance reports a machine that has no instance.
+func (p *planner) reportWithoutInstance(m candidate) {
 	if !m.class.searched {
-		return // Nobody knows; that the class could not be read was reported.
+		return // It is not known whether the machine has an instance. findInstances has reported why.
 	}
 	if node := p.nodes.named(m.Machine.NodeName); node != nil && m.Machine.NodeName != "" {
-		p.blockf(CodeInstanceNotFound, m.as, "", "Its Node %s exists, and the cloud shows no instance of it with the account "+
-			"of class %s. Correct the credentials, or delete the Node if the instance is gone.", node.Name, m.class.name)
+		p.blockf(CodeInstanceNotFound, m.displayName, "", "The Node %s of this machine exists, but the cloud shows no "+
+			"instance of the machine in the account of class %s. Correct the credentials, or delete the Node if the "+
+			"instance is gone.", node.Name, m.class.name)
 		return
 	}
-	what := "It has no instance. Its set makes another machine when the migration is completed."
+	what := "This machine has no instance. Its set creates another machine when the migration is completed."
 	switch {
 	case m.Machine.Deleting:
-		what = "It is being deleted and has no instance."
+		what = "This machine is being deleted and has no instance."
 	case m.set == nil:
-		what = "It has no instance, and no set that would make another machine."
+		what = "This machine has no instance, and no set that would create another machine."
 	}
-	p.plan.findings.addf(provider.FindingNote, CodeNoInstance, m.as, "", "%s", what)
+	p.plan.findings.addf(provider.FindingNote, CodeNoInstance, m.displayName, "", "%s", what)
 }
 
-// unnamed reports instances of the old system that no machine has.
-func (p *planner) unnamed(taken map[string]string) {
+// reportUnnamed reports instances of the old system that no old machine has.
+func (p *planner) reportUnnamed(taken map[string]string) {
 	for _, id := range slices.Sorted(maps.Keys(p.seen)) {
 		if taken[id] == "" {
 			p.plan.findings.addf(provider.FindingNote, CodeUnnamedInstance, "Instance/"+id, "",
-				"No old machine in scope has it; it is left alone.")
+				"No old machine has this instance. The migration does not touch it.")
 		}
 	}
 }
 
-// machine plans the copy of a machine.
+// machine adds the copy of a machine to the plan.
 func (p *planner) machine(m candidate, in located) {
 	switch {
 	case in.state == provider.StateTerminating:
-		p.blockf(CodeInFlight, m.as, "", "Its instance %s is being deleted. Wait until it is gone.", in.ProviderID)
+		p.blockf(CodeInFlight, m.displayName, "", "The instance %s of this machine is being deleted. Wait until it is "+
+			"gone.", in.ProviderID)
 		return
 	case m.Machine.Updating:
-		p.blockf(CodeInFlight, m.as, "", "The old system is changing it in place. Wait until that is done.")
+		p.blockf(CodeInFlight, m.displayName, "", "The old system is updating this machine in place. Wait until the "+
+			"update is done.")
 		return
 	}
 	if problem := p.nodes.mismatch(in.ProviderID, m.Machine.NodeName); problem != "" {
-		p.blockf(CodeNodeMismatch, m.as, "", "%s", problem)
+		p.blockf(CodeNodeMismatch, m.displayName, "", "%s", problem)
 		return
 	}
-	if other := p.ours.byProviderID[in.ProviderID]; other != nil && oldUID(other) != m.old.GetUID() {
-		p.blockf(CodeInstanceClaimed, m.as, "", "Machine %s has the instance %s already. Delete the old "+
-			"object that is not real, or the Machine; of two Migrations with the same instance abort one.",
+	if other := p.own.byProviderID[in.ProviderID]; other != nil && oldUID(other) != m.old.GetUID() {
+		p.blockf(CodeInstanceClaimed, m.displayName, "", "Machine %s already has the instance %s. Delete the old object "+
+			"or the Machine, whichever is not in use. If two Migrations have this instance, abort one of them.",
 			client.ObjectKeyFromObject(other), in.ProviderID)
 	}
-	if other := p.ours.machines[m.object.Name]; other != nil && oldUID(other) != m.old.GetUID() {
-		m.object.Name = nameBeside(m.object.Name, m.old.GetUID())
+	if other := p.own.machines[m.object.Name]; other != nil && oldUID(other) != m.old.GetUID() {
+		m.object.Name = alternativeName(m.object.Name, m.old.GetUID())
 	}
 	if m.set != nil {
 		m.set.machines++
@@ -160,7 +164,7 @@ func (p *planner) machine(m candidate, in located) {
 	p.plan.machines = append(p.plan.machines, &machine{candidate: m, instance: in})
 }
 
-// located is what the plan keeps of an instance.
+// located is the part of an instance that the plan keeps.
 type located struct {
 	ProviderID string
 	Collected  bool
@@ -168,7 +172,7 @@ type located struct {
 	facts      []byte
 }
 
-// locatedIndex finds the instances of one class by what an old machine is known by.
+// locatedIndex finds the instances of one class by UID, name and provider ID.
 type locatedIndex struct {
 	byUID, byName map[string][]located
 	byID          map[string]located
@@ -191,8 +195,8 @@ func indexOf(all []provider.Located) locatedIndex {
 	return index
 }
 
-// of returns the instances of a machine: by the UID in a tag, else by the provider ID that the old object has, else by
-// name.
+// of returns the instances of a machine: those with its UID in a tag, else the one with the provider ID of the old
+// object, else those with its name.
 func (x locatedIndex) of(m *candidate) []located {
 	if found := x.byUID[string(m.old.GetUID())]; len(found) > 0 {
 		return found

@@ -24,7 +24,8 @@ func healthy(t *testing.T) *oldFleet {
 	return fleetOf(t, provider.SourceClusterK8s, "healthy")
 }
 
-// resize changes the size in the description of an instance: of a machine, or of the template of a set or deployment.
+// resize changes the size in the description of an instance, which is in a machine or in the template of a set or
+// deployment.
 func resize(t *testing.T, object *unstructured.Unstructured, size string) {
 	path := []string{"spec", "providerSpec", "value", "cloudProviderSpec", "vmSize"}
 	if object.GetKind() != "Machine" {
@@ -37,83 +38,84 @@ func machineNamed(t *testing.T, p *plan, old string) *machine {
 	t.Helper()
 	i := slices.IndexFunc(p.machines, func(m *machine) bool { return m.old.GetName() == old })
 	if i < 0 {
-		t.Fatalf("nothing is made of machine %s:\n%s", old, p.findings.text())
+		t.Fatalf("no Machine is planned for machine %s:\n%s", old, p.findings.text())
 	}
 	return p.machines[i]
 }
 
-func TestAMachineUnlikeItsSetGetsAClassOfItsOwn(t *testing.T) {
+func TestMachineThatDiffersFromItsSetGetsItsOwnClass(t *testing.T) {
 	f := healthy(t)
-	f.twin("Machine", oldMachine, "large", func(o *unstructured.Unstructured) { resize(t, o, "Standard_D8s_v3") })
+	f.addCopy("Machine", oldMachine, "large", func(o *unstructured.Unstructured) { resize(t, o, "Standard_D8s_v3") })
 	made := f.plan()
 	alike, unlike := machineNamed(t, made, oldMachine), machineNamed(t, made, "large")
 	if alike.class != alike.set.class {
-		t.Errorf("a machine like its set has the class %s, and the set %s", alike.class.name, alike.set.class.name)
+		t.Errorf("a machine like its set has the class %s, but the set has %s", alike.class.name, alike.set.class.name)
 	}
 	if unlike.class == unlike.set.class || unlike.set != alike.set {
-		t.Errorf("a machine unlike its set has the class %s of the set", unlike.class.name)
+		t.Errorf("a machine that differs from its set has the class %s of the set", unlike.class.name)
 	}
 	if got := string(unlike.class.object.Spec.ProviderSpec.Raw); !strings.Contains(got, "Standard_D8s_v3") {
-		t.Errorf("its class is %s", got)
+		t.Errorf("the class is %s", got)
 	}
 	if b := made.blockers(); len(b) > 0 {
 		t.Errorf("blocked by %s", b)
 	}
 }
 
-func TestTwoOldSetsOfOneTemplateBecomeOne(t *testing.T) {
+func TestOldSetsWithTheSameTemplateBecomeOneSet(t *testing.T) {
 	f := healthy(t)
-	f.twin("MachineSet", oldSet, "general-older", func(o *unstructured.Unstructured) {
+	f.addCopy("MachineSet", oldSet, "general-older", func(o *unstructured.Unstructured) {
 		write(t, o, int64(2), "spec", "replicas")
 		write(t, o, "1", "metadata", "annotations", "machinedeployment.clusters.k8s.io/revision")
 	})
-	f.twin("Machine", oldMachine, "of-the-older", func(o *unstructured.Unstructured) {
+	f.addCopy("Machine", oldMachine, "of-the-older", func(o *unstructured.Unstructured) {
 		owners := o.GetOwnerReferences()
 		owners[0].Name, owners[0].UID = "general-older", "general-older"
 		o.SetOwnerReferences(owners)
 	})
 	made := f.plan()
 	if n := len(made.deployments[0].sets); n != 1 {
-		t.Fatalf("%d sets become of two old ones with one template", n)
+		t.Fatalf("two old sets with the same template become %d sets", n)
 	}
 	s := made.deployments[0].sets[0]
 	if s.replicas != 5 || s.machines != 2 || s.object.ReplicasOrDefault() != 5 {
-		t.Errorf("the set has %d replicas for %d of the old ones and %d machines", s.object.ReplicasOrDefault(), s.replicas,
+		t.Errorf("the set has %d replicas for %d of the old sets and %d machines", s.object.ReplicasOrDefault(), s.replicas,
 			s.machines)
 	}
 	if revisionOf(s.object) != 2 || oldUID(s.object) != f.named("MachineSet", oldSet).GetUID() {
-		t.Errorf("the set has revision %d and is from %s, not those of the newer set", revisionOf(s.object), oldUID(s.object))
+		t.Errorf("the set has revision %d and comes from %s, not from the newer set", revisionOf(s.object), oldUID(s.object))
 	}
 	if machineNamed(t, made, "of-the-older").set != s {
-		t.Error("the machine of the older set is not in the one that became of it")
+		t.Error("the machine of the older set is not in the set that replaces it")
 	}
 }
 
-// TestASetKeepsAllThatIsCopied: a set that is frozen still deletes a surplus.
-func TestASetKeepsAllThatIsCopied(t *testing.T) {
+// A frozen set still deletes surplus machines.
+func TestSetHasReplicasForAllCopiedMachines(t *testing.T) {
 	f := healthy(t)
 	for _, name := range []string{"two", "three", "four", "five"} {
-		f.twin("Machine", oldMachine, name, nil)
+		f.addCopy("Machine", oldMachine, name, nil)
 	}
 	made := f.plan()
 	d := made.deployments[0]
 	s := d.sets[0].object
 	if s.ReplicasOrDefault() != 5 || d.object.ReplicasOrDefault() != 5 {
-		t.Errorf("the set keeps %d and the deployment %d of 5 machines", s.ReplicasOrDefault(), d.object.ReplicasOrDefault())
+		t.Errorf("the set has %d replicas and the deployment %d for 5 machines", s.ReplicasOrDefault(),
+			d.object.ReplicasOrDefault())
 	}
-	if got := afterOf(s).Replicas; got == nil || *got != 3 {
+	if got := postponedFor(s).Replicas; got == nil || *got != 3 {
 		t.Errorf("the set gets %v replicas later, expected 3", got)
 	}
-	if got := afterOf(d.object).Replicas; got == nil || *got != 3 {
+	if got := postponedFor(d.object).Replicas; got == nil || *got != 3 {
 		t.Errorf("the deployment gets %v replicas later, expected 3", got)
 	}
 	f = healthy(t)
 	if s := f.plan().deployments[0].sets[0].object; s.ReplicasOrDefault() != 3 {
-		t.Errorf("a set that lacks machines has %d replicas, expected those of the old one", s.ReplicasOrDefault())
+		t.Errorf("a set that lacks machines has %d replicas, expected those of the old set", s.ReplicasOrDefault())
 	}
 }
 
-func TestWhatThePlanSaysOfOneMachine(t *testing.T) {
+func TestFindingsOfMachine(t *testing.T) {
 	uid := func(f *oldFleet) types.UID { return f.named("Machine", oldMachine).GetUID() }
 	object := "Machine/" + oldMachine
 	for name, c := range map[string]struct {
@@ -123,26 +125,26 @@ func TestWhatThePlanSaysOfOneMachine(t *testing.T) {
 		made   int
 	}{
 		"no instance, no Node":    {func(f *oldFleet) { f.cloud.located = nil; clear(f.nodes.byName) }, note, CodeNoInstance, 0},
-		"no instance, and a Node": {func(f *oldFleet) { f.cloud.located = nil }, blocker, CodeInstanceNotFound, 0},
+		"no instance, but a Node": {func(f *oldFleet) { f.cloud.located = nil }, blocker, CodeInstanceNotFound, 0},
 		"several instances": {func(f *oldFleet) {
 			f.cloud.located = append(f.cloud.located, instanceOf("twin", uid(f)))
 		}, blocker, CodeSeveralInstances, 0},
 		"the instance is being deleted": {func(f *oldFleet) {
 			f.cloud.located[0].Instance.State = provider.StateTerminating
 		}, blocker, CodeInFlight, 0},
-		"its Node has another provider ID": {func(f *oldFleet) {
+		"the Node has another provider ID": {func(f *oldFleet) {
 			clear(f.nodes.byProviderID)
 			f.nodes.byName[oldMachine].Spec.ProviderID = "sim:///spelled-otherwise"
 		}, blocker, CodeNodeMismatch, 0},
-		"two Nodes have its provider ID": {func(f *oldFleet) { f.node("other", "sim:///"+oldMachine) }, blocker,
+		"two Nodes have the provider ID": {func(f *oldFleet) { f.node("other", "sim:///"+oldMachine) }, blocker,
 			CodeNodeMismatch, 0},
-		"it names the Node of another instance": {func(f *oldFleet) {
+		"the machine names the Node of another instance": {func(f *oldFleet) {
 			f.nodes.byProviderID["sim:///"+oldMachine][0] = f.node("other", "sim:///other")
 		}, blocker, CodeNodeMismatch, 0},
 		"another Machine has the instance": {func(f *oldFleet) {
-			f.ours.byProviderID["sim:///"+oldMachine] = &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+			f.own.byProviderID["sim:///"+oldMachine] = &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 		}, blocker, CodeInstanceClaimed, 1},
-		"its set is gone": {func(f *oldFleet) {
+		"the set does not exist": {func(f *oldFleet) {
 			f.objects = slices.DeleteFunc(f.objects, func(o *unstructured.Unstructured) bool { return o.GetName() == oldSet })
 		}, blocker, CodeOwnerMissing, 0},
 	} {
@@ -152,7 +154,7 @@ func TestWhatThePlanSaysOfOneMachine(t *testing.T) {
 			made := f.plan()
 			made.expect(t, c.level, c.code, object)
 			if len(made.machines) != c.made {
-				t.Errorf("%d Machines are made", len(made.machines))
+				t.Errorf("%d Machines are planned", len(made.machines))
 			}
 			if made.old != 1 {
 				t.Errorf("%d old machines are in scope, expected 1", made.old)
@@ -161,9 +163,9 @@ func TestWhatThePlanSaysOfOneMachine(t *testing.T) {
 	}
 }
 
-func TestOneInstanceIsOfOneMachine(t *testing.T) {
+func TestSecondMachineWithTheSameInstanceIsBlocker(t *testing.T) {
 	f := healthy(t)
-	f.twin("Machine", oldMachine, "claims-it-too", func(o *unstructured.Unstructured) {
+	f.addCopy("Machine", oldMachine, "claims-it-too", func(o *unstructured.Unstructured) {
 		unstructured.RemoveNestedField(o.Object, "status", "nodeRef")
 		write(t, o, "sim:///"+oldMachine, "spec", "providerID")
 	})
@@ -171,11 +173,11 @@ func TestOneInstanceIsOfOneMachine(t *testing.T) {
 	made := f.plan()
 	made.expect(t, blocker, CodeInstanceClaimed, "Machine/claims-it-too")
 	if len(made.machines) != 1 {
-		t.Errorf("%d Machines are made for one instance", len(made.machines))
+		t.Errorf("%d Machines are planned for one instance", len(made.machines))
 	}
 }
 
-// TestInstancesAreFoundByUIDThenProviderIDThenName: what tells more of an instance goes before.
+// The most reliable identification of an instance takes precedence.
 func TestInstancesAreFoundByUIDThenProviderIDThenName(t *testing.T) {
 	uid, byID, byName := instanceOf("by-uid", ""), instanceOf("by-id", ""), instanceOf(oldMachine, "")
 	for name, c := range map[string]struct {
@@ -203,125 +205,124 @@ func TestInstancesAreFoundByUIDThenProviderIDThenName(t *testing.T) {
 	}
 }
 
-func TestInstancesWithoutAMachineAreLeftAlone(t *testing.T) {
+func TestInstanceWithoutMachineIsNote(t *testing.T) {
 	f := healthy(t)
 	f.cloud.located = append(f.cloud.located, instanceOf("orphan", "gone"))
 	f.plan().expect(t, note, CodeUnnamedInstance, "Instance/sim:///orphan")
 }
 
-func TestADeploymentWhoseTemplateNoSetHasRollsLater(t *testing.T) {
+func TestDeploymentWithoutSetOfItsTemplateIsLoss(t *testing.T) {
 	f := healthy(t)
 	resize(t, f.named("MachineDeployment", "general"), "Standard_D16s_v3")
 	f.plan().expect(t, loss, CodeRolloutPending, "MachineDeployment/general")
 	write(t, f.named("MachineDeployment", "general"), int64(0), "spec", "replicas")
-	if all := f.plan().findings.has(CodeRolloutPending); len(all) > 0 {
-		t.Error("a deployment without machines has nothing to roll, and is said to")
+	if all := f.plan().findings.withCode(CodeRolloutPending); len(all) > 0 {
+		t.Error("a deployment without machines is reported to roll out")
 	}
 }
 
-func TestANoteTellsWhatReachesTheMachinesOfAnOldSet(t *testing.T) {
+func TestTemplateThatDiffersFromSetIsNote(t *testing.T) {
 	f := healthy(t)
 	write(t, f.named("MachineDeployment", "general"), "changed", "spec", "template", "spec", "metadata", "labels", "pool")
 	f.plan().expect(t, note, CodeTemplateApplied, "MachineSet/"+oldSet)
 }
 
-func TestASetNeedsItsOwner(t *testing.T) {
+func TestSetWithoutItsOwnerIsBlocker(t *testing.T) {
 	f := healthy(t)
 	f.objects = slices.DeleteFunc(f.objects, func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == "MachineDeployment"
 	})
 	made := f.plan()
-	if all := made.findings.has(CodeOwnerMissing); len(all) != 2 || all[0].object != "MachineSet/"+oldSet {
-		t.Errorf("the set and its machine without the deployment:\n%s", made.findings.text())
+	if all := made.findings.withCode(CodeOwnerMissing); len(all) != 2 || all[0].object != "MachineSet/"+oldSet {
+		t.Errorf("without the deployment, the findings about the set and its machine are:\n%s", made.findings.text())
 	}
 	if len(made.machines) != 0 {
-		t.Error("a Machine is made whose set is not")
+		t.Error("a Machine is planned without its set")
 	}
 }
 
-func TestAClassThatDoesNotExistBlocks(t *testing.T) {
+func TestMissingClassIsBlocker(t *testing.T) {
 	f := fleetOf(t, provider.SourceGardener, "healthy")
 	f.objects = slices.DeleteFunc(f.objects, func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == "MachineClass"
 	})
 	made := f.plan()
 	if !slices.Contains(made.blockers(), CodeClassMissing) || len(made.deployments)+len(made.sets)+len(made.machines) > 0 {
-		t.Errorf("without the class are made: %d deployments, %d sets, %d machines\n%s", len(made.deployments),
+		t.Errorf("without the class, there are %d deployments, %d sets, %d machines\n%s", len(made.deployments),
 			len(made.sets), len(made.machines), made.findings.text())
 	}
 }
 
-func TestNamesOfOthersBlock(t *testing.T) {
+func TestTakenNameIsBlocker(t *testing.T) {
 	free := healthy(t).plan()
 	class, set := free.classes[0], free.deployments[0].sets[0].object
 	for name, c := range map[string]struct {
-		put  func(*ours, string)
+		put  func(*ownObjects, string)
 		what string
 	}{
-		"a class": {func(o *ours, by string) {
+		"a class": {func(o *ownObjects, by string) {
 			o.classes[class.name] = &v1beta1.MachineClass{ObjectMeta: madeBy(class.name, by)}
 		}, "MachineClass/" + class.name},
-		"a deployment": {func(o *ours, by string) {
+		"a deployment": {func(o *ownObjects, by string) {
 			o.deployments["general"] = &v1beta1.MachineDeployment{ObjectMeta: madeBy("general", by)}
 		}, "MachineDeployment/general"},
-		"a set of a deployment": {func(o *ours, by string) {
+		"a set of a deployment": {func(o *ownObjects, by string) {
 			o.sets[set.Name] = &v1beta1.MachineSet{ObjectMeta: madeBy(set.Name, by)}
 		}, "MachineSet/" + set.Name},
-		"a set": {func(o *ours, by string) {
+		"a set": {func(o *ownObjects, by string) {
 			o.sets["alone"] = &v1beta1.MachineSet{ObjectMeta: madeBy("alone", by)}
 		}, "MachineSet/alone"},
-		"a health check": {func(o *ours, by string) {
+		"a health check": {func(o *ownObjects, by string) {
 			o.checks["alone"] = &v1beta1.MachineHealthCheck{ObjectMeta: madeBy("alone", by)}
 		}, "MachineHealthCheck/alone"},
 	} {
 		f := healthy(t)
-		c.put(f.ours, "")
+		c.put(f.own, "")
 		f.plan().expect(t, blocker, CodeNameTaken, c.what)
 		f = healthy(t)
-		c.put(f.ours, "move")
+		c.put(f.own, "move")
 		if b := f.plan().blockers(); len(b) > 0 {
-			t.Errorf("%s that the migration made itself blocks: %s", name, b)
+			t.Errorf("%s that the migration itself created is a Blocker: %s", name, b)
 		}
 	}
 }
 
-// madeBy is the metadata of an object of ours that a migration made; "" for none.
+// madeBy returns the metadata of an object that a migration created.
 func madeBy(name, migration string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "fleet", Name: name, Labels: map[string]string{v1beta1.LabelMigration: migration},
 		Annotations: map[string]string{v1beta1.AnnotationMigratedFrom: "group/old"}}
 }
 
-func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {
+func TestMachineWhoseNameIsTakenGetsAnotherName(t *testing.T) {
 	f := healthy(t)
-	f.ours.machines[oldMachine] = &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: oldMachine}}
+	f.own.machines[oldMachine] = &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: oldMachine}}
 	made := f.plan()
 	uid := f.named("Machine", oldMachine).GetUID()
-	if got, want := machineNamed(t, made, oldMachine).object.Name, nameBeside(oldMachine, uid); got != want {
-		t.Errorf("it is named %s, expected %s", got, want)
+	if got, want := machineNamed(t, made, oldMachine).object.Name, alternativeName(oldMachine, uid); got != want {
+		t.Errorf("the machine is named %s, expected %s", got, want)
 	}
 	if b := made.blockers(); len(b) > 0 {
 		t.Errorf("blocked by %s", b)
 	}
-	// The one that the migration made of it before keeps its name.
-	f.ours.machines[oldMachine].Annotations = map[string]string{v1beta1.AnnotationMigratedFrom: "g/ns/x/" + string(uid)}
+	// The Machine that an earlier pass created for the same old machine keeps its name.
+	f.own.machines[oldMachine].Annotations = map[string]string{v1beta1.AnnotationMigratedFrom: "g/ns/x/" + string(uid)}
 	if got := machineNamed(t, f.plan(), oldMachine).object.Name; got != oldMachine {
 		t.Errorf("the copy of an earlier pass is renamed to %s", got)
 	}
 }
 
-// TestThePlanDoesNotDependOnHowManyMachinesThereAre: more of the same machines are the same plan.
-// (rule migration-plan-is-agreed-to)
-func TestThePlanDoesNotDependOnHowManyMachinesThereAre(t *testing.T) {
+// Rule: migration-plan-is-agreed-to.
+func TestHashDoesNotDependOnTheNumberOfMachines(t *testing.T) {
 	f := healthy(t)
 	agreed := f.plan().hash
 	for _, name := range []string{"two", "three", "four"} {
-		f.twin("Machine", oldMachine, name, nil)
+		f.addCopy("Machine", oldMachine, name, nil)
 	}
 	if got := f.plan().hash; got != agreed {
-		t.Errorf("with three machines more the plan is %s, that agreed to %s:\n%s", got, agreed, f.plan().findings.text())
+		t.Errorf("with three more machines, the hash is %s, the agreed one %s:\n%s", got, agreed, f.plan().findings.text())
 	}
-	f.twin("Machine", oldMachine, "large", func(o *unstructured.Unstructured) { resize(t, o, "Standard_D8s_v3") })
+	f.addCopy("Machine", oldMachine, "large", func(o *unstructured.Unstructured) { resize(t, o, "Standard_D8s_v3") })
 	if got := f.plan().hash; got == agreed {
-		t.Error("with another class the plan is the same")
+		t.Error("with another class, the hash is the same")
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// probeLease is the Lease that a probe of the policy asks to make, in vain.
+// probeLease is the Lease that probes try to create. The policy always refuses it.
 const probeLease = "machinist-fence-probe"
 
-// oldPolicyName and newPolicyName are the policies of a migration: for the old objects and for ours.
+// oldPolicyName returns the name of the policy that protects the old objects.
 func oldPolicyName(m *v1beta1.Migration) string {
 	return fmt.Sprintf("machinist-migration-old-%s-%s", m.Namespace, m.Name)
 }
@@ -27,7 +27,7 @@ func newPolicyName(m *v1beta1.Migration) string {
 	return fmt.Sprintf("machinist-migration-new-%s-%s", m.Namespace, m.Name)
 }
 
-// quoted is a CEL list of strings.
+// quoted returns a CEL list of strings.
 func quoted(all []string) string {
 	var b strings.Builder
 	for i, one := range all {
@@ -62,14 +62,15 @@ func rule(group string, resources []string,
 	}}
 }
 
-// oldPolicy closes the old objects, and the Leases of the old controllers, to all but the migrator. It holds also while
-// no migrator runs, and for controllers that cannot be scaled down from here. Requests that are marked as probes are
-// refused to the migrator as well. everywhere closes the old objects of all namespaces.
+// oldPolicy protects the old objects and the Leases of the old controllers from all clients except the migrator. It
+// also holds while no migrator runs, and for controllers that the migrator cannot scale down. Requests with the
+// annotation of a probe are refused to the migrator too. If allNamespaces is set, the policy protects the old objects
+// of all namespaces.
 func oldPolicy(m *v1beta1.Migration, user string, leases []v1beta1.MigrationLease,
-	everywhere bool) *admissionv1.ValidatingAdmissionPolicy {
+	allNamespaces bool) *admissionv1.ValidatingAdmissionPolicy {
 	all := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete}
 	objects := fmt.Sprintf("request.resource.group == %q", m.Spec.Source)
-	if !everywhere {
+	if !allNamespaces {
 		objects += fmt.Sprintf(` && request.?namespace.orValue("") in ["", %q]`, m.SourceNamespaceOrDefault())
 	}
 	var names []string
@@ -77,7 +78,7 @@ func oldPolicy(m *v1beta1.Migration, user string, leases []v1beta1.MigrationLeas
 		v1beta1.MigrationLease{Namespace: m.SourceNamespaceOrDefault(), Name: probeLease}) {
 		names = append(names, lease.Namespace+"/"+lease.Name)
 	}
-	// A request that deletes all of a kind has no name, the objects that it deletes have.
+	// A request that deletes a collection has no name. The objects that it deletes have one.
 	condition := fmt.Sprintf(`%s || request.resource.group == "coordination.k8s.io" && `+
 		`(request.?namespace.orValue("") + "/" + (request.operation == "CREATE" ? object : oldObject).metadata.?name.orValue("")) in %s`,
 		objects, quoted(names))
@@ -86,16 +87,16 @@ func oldPolicy(m *v1beta1.Migration, user string, leases []v1beta1.MigrationLeas
 	}, condition, admissionv1.Validation{
 		Expression: fmt.Sprintf("request.userInfo.username == %q && (request.operation == \"DELETE\" || "+
 			"!(%q in object.metadata.?annotations.orValue({})))", user, v1beta1.AnnotationFenceProbe),
-		Message: fmt.Sprintf("Migration %s/%s takes this fleet over: until it is aborted or completed only its migrator may "+
-			"change the old objects. Leave this change out of what applies it, or make it to Machinist's objects afterwards.",
-			m.Namespace, m.Name),
+		Message: fmt.Sprintf("Migration %s/%s takes this fleet over. Until the migration is aborted or completed, only "+
+			"its migrator can change the old objects. Remove this object from the tool that applies it, or change "+
+			"Machinist's objects after the migration.", m.Namespace, m.Name),
 	})
 }
 
-// newPolicy keeps what the migration made as it is until the point of no return. Of a Secret the data may change, as
-// credentials that expire do. A request to the subresource scale
-// does not show the labels of what it scales: in the namespace of the migration all are refused, as a frozen set
-// deletes a surplus.
+// newPolicy protects the objects that the migration created until the phase Cleaning. The data of Secrets may change,
+// so that expiring credentials can be renewed. A request to the subresource scale does not contain the labels of the
+// object that it scales. So all such requests in the namespace of the migration are refused: a frozen set still deletes
+// surplus machines.
 func newPolicy(m *v1beta1.Migration, user string) *admissionv1.ValidatingAdmissionPolicy {
 	kinds := []string{"machines", "machinesets", "machinedeployments", "machineclasses", "machinehealthchecks",
 		"machinesets/scale", "machinedeployments/scale"}
@@ -107,14 +108,15 @@ func newPolicy(m *v1beta1.Migration, user string) *admissionv1.ValidatingAdmissi
 		`oldObject.metadata.?annotations[?%q].hasValue())`,
 		m.Namespace, user, v1beta1.LabelMigration, m.Name, v1beta1.AnnotationMigratedFrom),
 		admissionv1.Validation{
-			// A Secret has no spec, as the API server would notice.
+			// A Secret has no spec. dyn keeps the type checker of the API server from reporting that.
 			Expression: fmt.Sprintf(`request.operation != "DELETE" && dyn(object).?spec == dyn(oldObject).?spec && `+
 				`object.metadata.?labels[?%[1]q] == oldObject.metadata.?labels[?%[1]q] && `+
 				`object.metadata.?labels[?%[2]q] == oldObject.metadata.?labels[?%[2]q] && `+
 				`object.metadata.?annotations[?%[3]q] == oldObject.metadata.?annotations[?%[3]q]`,
 				v1beta1.LabelMigration, v1beta1.LabelFreeze, v1beta1.AnnotationMigratedFrom),
-			Message: fmt.Sprintf("Migration %s/%s made this object, and is not completed: until then it is neither deleted nor "+
-				"changed. Abort the migration to go back, or commit it first.", m.Namespace, m.Name),
+			Message: fmt.Sprintf("Migration %s/%s created this object, which cannot be deleted or changed until the "+
+				"migration is completed. Abort the migration to return to the old system, or commit it first.", m.Namespace,
+				m.Name),
 		})
 }
 
@@ -126,13 +128,14 @@ func bindingOf(p *admissionv1.ValidatingAdmissionPolicy) *admissionv1.Validating
 	}
 }
 
-// applyPolicy makes or corrects a policy and its binding, and reports whether something had to be changed.
-func (r *Reconciler) applyPolicy(ctx context.Context, want *admissionv1.ValidatingAdmissionPolicy) (changed bool, err error) {
+// applyPolicy creates or corrects a policy and its binding, and reports whether it had to change anything.
+func (r *Reconciler) applyPolicy(ctx context.Context, want *admissionv1.ValidatingAdmissionPolicy) (changed bool,
+	err error) {
 	have := &admissionv1.ValidatingAdmissionPolicy{}
 	switch err := r.Control.Get(ctx, client.ObjectKeyFromObject(want), have); {
 	case apierrors.IsNotFound(err):
 		if err := r.Control.Create(ctx, want); err != nil {
-			return false, fmt.Errorf("make the policy %s: %w", want.Name, err)
+			return false, fmt.Errorf("create the policy %s: %w", want.Name, err)
 		}
 		changed = true
 	case err != nil:
@@ -140,7 +143,7 @@ func (r *Reconciler) applyPolicy(ctx context.Context, want *admissionv1.Validati
 	case !samePolicy(have, want):
 		have.Spec = want.Spec
 		if err := r.Control.Update(ctx, have); err != nil {
-			return false, fmt.Errorf("change the policy %s: %w", want.Name, err)
+			return false, fmt.Errorf("update the policy %s: %w", want.Name, err)
 		}
 		changed = true
 	}
@@ -165,7 +168,7 @@ func (r *Reconciler) applyPolicy(ctx context.Context, want *admissionv1.Validati
 	return changed, nil
 }
 
-// samePolicy compares what the migrator sets; the API server adds defaults.
+// samePolicy compares the fields that the migrator sets, because the API server adds defaults to others.
 func samePolicy(have, want *admissionv1.ValidatingAdmissionPolicy) bool {
 	a, b := have.Spec, want.Spec
 	if a.FailurePolicy == nil || *a.FailurePolicy != *b.FailurePolicy || a.ParamKind != nil || a.MatchConstraints == nil ||
@@ -198,14 +201,15 @@ func samePolicy(have, want *admissionv1.ValidatingAdmissionPolicy) bool {
 	return true
 }
 
-// removePolicy removes a policy: the binding first, so that nothing is refused without a reason that can be read.
+// removePolicy deletes the binding of a policy before the policy, so that no request is refused for a policy that
+// cannot be read.
 func (r *Reconciler) removePolicy(ctx context.Context, name string) error {
 	for _, object := range []client.Object{
 		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}},
 	} {
 		if err := client.IgnoreNotFound(r.Control.Delete(ctx, object)); err != nil {
-			return fmt.Errorf("remove the policy %s: %w", name, err)
+			return fmt.Errorf("delete the policy %s: %w", name, err)
 		}
 	}
 	return nil

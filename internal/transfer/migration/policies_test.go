@@ -25,10 +25,10 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// migratorUser is by which name the API server knows the migrator of the tests.
+// migratorUser is the migrator's user name at the API server.
 const migratorUser = "machinist-migrator-sim"
 
-// clientOf is a client of a user who may do everything.
+// clientOf returns a client of a user with all permissions.
 func clientOf(t testing.TB, user string) client.Client {
 	t.Helper()
 	return clientFor(t, env.As(user))
@@ -52,13 +52,13 @@ func oldKinds(t testing.TB, group string) {
 	}
 }
 
-// fencedBy puts up a policy, and waits until the API server applies it.
+// fencedBy creates a policy and waits until the API server applies it.
 func fencedBy(t testing.TB, want *admissionv1.ValidatingAdmissionPolicy, refused func() error) {
 	t.Helper()
 	ctx := context.Background()
 	r := &Reconciler{Options: Options{Control: env.Client(t), Clock: testclock.NewFakeClock(time.Now())}}
 	if changed, err := r.applyPolicy(ctx, want); err != nil || !changed {
-		t.Fatalf("make the policy: changed %t, %v", changed, err)
+		t.Fatalf("create the policy: changed %t, %v", changed, err)
 	}
 	t.Cleanup(func() {
 		if err := r.removePolicy(ctx, want.Name); err != nil {
@@ -74,7 +74,7 @@ func fencedBy(t testing.TB, want *admissionv1.ValidatingAdmissionPolicy, refused
 		t.Errorf("the API server warns: %v", checking.ExpressionWarnings)
 	}
 	if changed, err := r.applyPolicy(ctx, want); err != nil || changed {
-		t.Errorf("the policy as it was made counts as changed: %v", err)
+		t.Errorf("an unchanged policy is reported as changed: %v", err)
 	}
 }
 
@@ -82,7 +82,7 @@ func refusedBy(err error, policy string) bool {
 	return err != nil && strings.Contains(err.Error(), "'"+policy+"'")
 }
 
-// eventually asks again until it is so. There is no event for what an API server applies.
+// eventually polls until done returns true. The API server has no event for the moment from which it applies something.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -96,7 +96,7 @@ func eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// try is a write, and whether a policy lets it through.
+// try is a write, and whether a policy allows it.
 type try struct {
 	what    string
 	as      client.Client
@@ -112,7 +112,7 @@ func (c try) run(t *testing.T, policy string) {
 	case !c.allowed && err == nil:
 		t.Errorf("%s is allowed", c.what)
 	case !c.allowed && !refusedBy(err, policy):
-		t.Errorf("%s is refused by something else: %v", c.what, err)
+		t.Errorf("%s is refused, but not by the policy: %v", c.what, err)
 	}
 }
 
@@ -131,17 +131,18 @@ func lease(namespace, name string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// The expressions of the policies are compiled and evaluated by a real API server.
+// A real API server compiles and evaluates the expressions of the policies.
 func TestPolicies(t *testing.T) {
 	env.Start(t)
-	t.Run("old objects are closed to all but the migrator", testOldObjectsAreClosedToAllButTheMigrator)
-	t.Run("old objects without a namespace are closed", testOldObjectsWithoutANamespaceAreClosed)
-	t.Run("what a migration made stays as it is", testWhatAMigrationMadeStaysAsItIs)
+	t.Run("only the migrator changes old objects", testOnlyTheMigratorChangesOldObjects)
+	t.Run("only the migrator changes cluster-scoped old objects", testOnlyTheMigratorChangesClusterScopedOldObjects)
+	t.Run("only the migrator changes the objects that it created", testOnlyTheMigratorChangesCreatedObjects)
 }
 
-// testOldObjectsAreClosedToAllButTheMigrator tries what an old controller, a person and the garbage collector might do.
-// (rule migration-old-objects-closed)
-func testOldObjectsAreClosedToAllButTheMigrator(t *testing.T) {
+// testOnlyTheMigratorChangesOldObjects tries what an old controller, a user and the garbage collector might do.
+//
+// Rule: migration-old-objects-closed.
+func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 	const group = provider.SourceClusterK8s
 	ctx := context.Background()
 	oldKinds(t, group)
@@ -153,7 +154,7 @@ func testOldObjectsAreClosedToAllButTheMigrator(t *testing.T) {
 		oldObject(group, "v1alpha1", "MachineSet", elsewhere, "set"),
 		lease(namespace, "machine-controller"), lease(namespace, "another"), lease(elsewhere, "machine-controller"),
 	} {
-		eventually(t, "the API server takes "+o.GetName(), func() bool {
+		eventually(t, "the API server accepts "+o.GetName(), func() bool {
 			return client.IgnoreAlreadyExists(admin.Create(ctx, o)) == nil
 		})
 	}
@@ -219,13 +220,13 @@ func testOldObjectsAreClosedToAllButTheMigrator(t *testing.T) {
 			{"the migrator's deletion of the Lease", migrator, remove(lease(namespace, "machine-controller")), true},
 			{"another's Lease of another name", other, patch(lease(namespace, "another"), `{"spec":{"holderIdentity":"x"}}`),
 				true},
-			{"another's Lease of the name in another namespace", other, patch(lease(elsewhere, "machine-controller"),
+			{"another's Lease with the same name in another namespace", other, patch(lease(elsewhere, "machine-controller"),
 				`{"spec":{"holderIdentity":"x"}}`), true},
 
 			{"the migrator's probe", migrator, create(probe), false},
 			{"another's probe", other, create(probe), false},
 			{"a probe in another namespace", migrator, create(marked(lease(elsewhere, probeLease))), true},
-			{"a mark on the old objects", migrator, patch(set(namespace),
+			{"the probe's annotation on an old object", migrator, patch(set(namespace),
 				`{"metadata":{"annotations":{"`+v1beta1.AnnotationFenceProbe+`":""}}}`), false},
 		} {
 			c.run(t, want.Name)
@@ -240,7 +241,7 @@ func testOldObjectsAreClosedToAllButTheMigrator(t *testing.T) {
 			{"another's creation in another namespace", other,
 				create(oldObject(group, "v1alpha1", "MachineSet", elsewhere, "new")), false},
 			{"the migrator's change in another namespace", migrator, patch(set(elsewhere), labels), true},
-			{"another's Lease of the name in another namespace", other, patch(lease(elsewhere, "machine-controller"),
+			{"another's Lease with the same name in another namespace", other, patch(lease(elsewhere, "machine-controller"),
 				`{"spec":{"holderIdentity":"x"}}`), true},
 		} {
 			c.run(t, wide.Name)
@@ -248,14 +249,14 @@ func testOldObjectsAreClosedToAllButTheMigrator(t *testing.T) {
 	})
 }
 
-// testOldObjectsWithoutANamespaceAreClosed: (rule migration-old-objects-closed)
-func testOldObjectsWithoutANamespaceAreClosed(t *testing.T) {
+// Rule: migration-old-objects-closed.
+func testOnlyTheMigratorChangesClusterScopedOldObjects(t *testing.T) {
 	const group = provider.SourceMachineK8s
 	ctx := context.Background()
 	oldKinds(t, group)
 	migrator, other := clientOf(t, migratorUser), clientOf(t, "old-controller")
 	object := oldObject(group, "v1alpha1", "Machine", "", "closed")
-	eventually(t, "the API server takes the machine", func() bool {
+	eventually(t, "the API server accepts the machine", func() bool {
 		return client.IgnoreAlreadyExists(other.Create(ctx, object.DeepCopy())) == nil
 	})
 	t.Cleanup(func() { _ = other.Delete(ctx, object.DeepCopy()) })
@@ -268,9 +269,10 @@ func testOldObjectsWithoutANamespaceAreClosed(t *testing.T) {
 	try{"the migrator's deletion", migrator, remove, true}.run(t, want.Name)
 }
 
-// testWhatAMigrationMadeStaysAsItIs tries what people, autoscalers and Machinist's own processes might do.
-// (rules migration-copies-closed, migration-marks-by-label-and-origin)
-func testWhatAMigrationMadeStaysAsItIs(t *testing.T) {
+// testOnlyTheMigratorChangesCreatedObjects tries what users, autoscalers and Machinist's own processes might do.
+//
+// Rules: migration-copies-closed, migration-marks-by-label-and-origin.
+func testOnlyTheMigratorChangesCreatedObjects(t *testing.T) {
 	ctx := context.Background()
 	namespace, elsewhere := env.Namespace(t), env.Namespace(t)
 	migrator, other := clientOf(t, migratorUser), clientOf(t, "machinist-manager")
@@ -331,37 +333,37 @@ func testWhatAMigrationMadeStaysAsItIs(t *testing.T) {
 		{"scaling", other, scale(namespace, "ours"), false},
 		{"a deletion", other, remove(namespace, "ours"), false},
 		{"thawing", other, patch(namespace, "ours", `{"metadata":{"labels":{"machinist.dev/freeze":null}}}`), false},
-		{"taking the label off", other, patch(namespace, "ours", noLabel), false},
-		{"taking the origin off", other, patch(namespace, "ours", noOrigin), false},
-		{"another label", other, patch(namespace, "ours", `{"metadata":{"labels":{"a":"b"}}}`), true},
-		{"a finalizer", other, patch(namespace, "ours", `{"metadata":{"finalizers":["example.com/f"]}}`), true},
-		{"a pause", other, patch(namespace, "ours", `{"metadata":{"annotations":{"machinist.dev/paused":""}}}`), true},
-		{"a status", other, status, true},
-		{"a change of what is not the migration's", other, patch(namespace, "theirs", smaller), true},
-		{"a deletion of what is not the migration's", other, remove(namespace, "theirs"), true},
-		{"a change of what only has the label", other, patch(namespace, "labelled", smaller), true},
-		{"taking the label off what only has it", other, patch(namespace, "labelled", noLabel), true},
+		{"removing the label", other, patch(namespace, "ours", noLabel), false},
+		{"removing the origin", other, patch(namespace, "ours", noOrigin), false},
+		{"adding another label", other, patch(namespace, "ours", `{"metadata":{"labels":{"a":"b"}}}`), true},
+		{"adding a finalizer", other, patch(namespace, "ours", `{"metadata":{"finalizers":["example.com/f"]}}`), true},
+		{"pausing", other, patch(namespace, "ours", `{"metadata":{"annotations":{"machinist.dev/paused":""}}}`), true},
+		{"a status update", other, status, true},
+		{"a change of an object of another owner", other, patch(namespace, "theirs", smaller), true},
+		{"a deletion of an object of another owner", other, remove(namespace, "theirs"), true},
+		{"a change of an object with only the label", other, patch(namespace, "labelled", smaller), true},
+		{"removing the label of an object with only the label", other, patch(namespace, "labelled", noLabel), true},
 		{"a deletion of a Secret", other, removeSecret("ours"), false},
-		{"taking the label off a Secret", other, ofSecret("ours", noLabel), false},
-		{"taking the origin off a Secret", other, ofSecret("ours", noOrigin), false},
-		{"other data of a Secret", other, ofSecret("ours", `{"stringData":{"token":"new"}}`), true},
-		{"a finalizer of a Secret", other, ofSecret("ours", `{"metadata":{"finalizers":["example.com/f"]}}`), true},
-		{"a deletion of a Secret that only has the label", other, removeSecret("labelled"), true},
+		{"removing the label of a Secret", other, ofSecret("ours", noLabel), false},
+		{"removing the origin of a Secret", other, ofSecret("ours", noOrigin), false},
+		{"changing the data of a Secret", other, ofSecret("ours", `{"stringData":{"token":"new"}}`), true},
+		{"adding a finalizer to a Secret", other, ofSecret("ours", `{"metadata":{"finalizers":["example.com/f"]}}`), true},
+		{"a deletion of a Secret with only the label", other, removeSecret("labelled"), true},
 		{"the migrator's deletion of a Secret", migrator, removeSecret("ours"), true},
 		{"a change in another namespace", other, patch(elsewhere, "ours", smaller), true},
 		{"scaling in another namespace", other, scale(elsewhere, "ours"), true},
 		{"the migrator's change", migrator, patch(namespace, "ours", smaller), true},
 		{"the migrator's scaling", migrator, scale(namespace, "ours"), true},
 		{"the migrator's deletion", migrator, remove(namespace, "ours"), true},
-		{"the migrator's thaw", migrator, patch(namespace, "ours", `{"metadata":{"labels":{"machinist.dev/freeze":null}}}`),
+		{"the migrator's end of the freeze", migrator, patch(namespace, "ours", `{"metadata":{"labels":{"machinist.dev/freeze":null}}}`),
 			true},
 	} {
 		c.run(t, want.Name)
 	}
 }
 
-// TestAPolicyThatSomebodyChangedIsPutRight: (rule migration-old-objects-closed)
-func TestAPolicyThatSomebodyChangedIsPutRight(t *testing.T) {
+// Rule: migration-old-objects-closed.
+func TestChangedPolicyIsRestored(t *testing.T) {
 	ctx := context.Background()
 	admin := env.Client(t)
 	r := &Reconciler{Options: Options{Control: admin}}
@@ -374,27 +376,27 @@ func TestAPolicyThatSomebodyChangedIsPutRight(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = r.removePolicy(ctx, name.Name) })
 	for what, spoil := range map[string]func(*admissionv1.ValidatingAdmissionPolicySpec){
-		"it ignores failures": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+		"failures are ignored": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 			ignore := admissionv1.Ignore
 			s.FailurePolicy = &ignore
 		},
-		"it applies to fewer": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+		"the condition never matches": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 			s.MatchConditions[0].Expression = "false"
 		},
-		"it allows all": func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.Validations[0].Expression = "true" },
-		"it leaves deletions out": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+		"everything is allowed": func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.Validations[0].Expression = "true" },
+		"deletions are missing": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 			s.MatchConstraints.ResourceRules[0].Operations = []admissionv1.OperationType{admissionv1.Create}
 		},
-		"it has one rule": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+		"a rule is missing": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 			s.MatchConstraints.ResourceRules = s.MatchConstraints.ResourceRules[:1]
 		},
-		"it is for some namespaces": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+		"a namespace selector": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 			s.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		},
-		"it is for some objects": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+		"an object selector": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 			s.MatchConstraints.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		},
-		"it excludes some": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
+		"an excluded rule": func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 			s.MatchConstraints.ExcludeResourceRules = s.MatchConstraints.ResourceRules[:1]
 		},
 	} {
@@ -407,18 +409,18 @@ func TestAPolicyThatSomebodyChangedIsPutRight(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if changed, err := r.applyPolicy(ctx, want()); err != nil || !changed {
-			t.Errorf("%s: it is left so: %v", what, err)
+			t.Errorf("%s: the policy is not restored: %v", what, err)
 		}
 		if changed, err := r.applyPolicy(ctx, want()); err != nil || changed {
-			t.Errorf("%s: it is changed again: %v", what, err)
+			t.Errorf("%s: the policy is changed again: %v", what, err)
 		}
 	}
 	binding := bindingOf(want())
 	for what, spoil := range map[string]func(*admissionv1.ValidatingAdmissionPolicyBindingSpec){
-		"it warns only": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
+		"only a warning": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
 			s.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn}
 		},
-		"it is for some": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
+		"a namespace selector": func(s *admissionv1.ValidatingAdmissionPolicyBindingSpec) {
 			s.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
 				MatchLabels: map[string]string{"a": "b"}}}
 		},
@@ -432,13 +434,13 @@ func TestAPolicyThatSomebodyChangedIsPutRight(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if changed, err := r.applyPolicy(ctx, want()); err != nil || !changed {
-			t.Errorf("the binding, %s: it is left so: %v", what, err)
+			t.Errorf("binding, %s: it is not restored: %v", what, err)
 		}
 	}
 	if err := r.removePolicy(ctx, name.Name); err != nil {
 		t.Fatal(err)
 	}
 	if err := admin.Get(ctx, name, &admissionv1.ValidatingAdmissionPolicy{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the policy is still there: %v", err)
+		t.Errorf("the policy still exists: %v", err)
 	}
 }

@@ -19,12 +19,12 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The phases before anything of Machinist's is made: Planning, Fencing, Settling.
+// The phases before the migrator creates Machinist's objects: Planning, Fencing, Settling.
 
-// makePlan reads the old system, the cloud and what is ours.
-func (p *pass) makePlan(ctx context.Context) (*plan, *ours, nodes, error) {
+// makePlan reads the old system, the cloud and Machinist's objects, and returns the plan, those objects and the Nodes.
+func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) {
 	m := p.migration
-	mine, err := readOurs(ctx, p.Control, m)
+	own, err := readOwnObjects(ctx, p.Control, m)
 	if err != nil {
 		return nil, nil, nodes{}, err
 	}
@@ -40,9 +40,9 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ours, nodes, error) {
 	for name, value := range m.Spec.ProcessFlags {
 		flags[strings.TrimLeft(name, "-")] = string(value)
 	}
-	planner := &planner{migration: m, system: p.system, flags: flags, cloud: p.Cloud, ours: mine, nodes: all,
+	planner := &planner{migration: m, system: p.system, flags: flags, cloud: p.Cloud, own: own, nodes: all,
 		secrets: &secretReader{live: p.Control, seen: map[string]content{}}}
-	made, err := planner.make(ctx, func(visit func(source.Role, *unstructured.Unstructured)) error {
+	plan, err := planner.build(ctx, func(visit func(source.Role, *unstructured.Unstructured)) error {
 		return eachOld(ctx, p.Control, p.system, m.SourceNamespaceOrDefault(), false, visit)
 	})
 	if err != nil {
@@ -52,18 +52,18 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ours, nodes, error) {
 	if err != nil {
 		return nil, nil, nodes{}, err
 	}
-	hooks.report(&made.findings)
-	m.Status.Machines = v1beta1.MigrationCounts{Total: int32(len(made.machines)), Old: int32(made.old),
-		Copied: int32(len(mine.ofMigration())), Adopted: countAdopted(mine, all)}
-	return made, mine, all, nil
+	hooks.report(&plan.findings)
+	m.Status.Machines = v1beta1.MigrationCounts{Total: int32(len(plan.machines)), Old: int32(plan.old),
+		Copied: int32(len(own.migratedMachines())), Adopted: countAdopted(own, all)}
+	return plan, own, all, nil
 }
 
-// agreed reports whether nothing is in the way of the plan, and says in Planned what is.
-func (p *pass) agreed(made *plan) bool {
-	blocking := made.findings.blocking(p.migration.Spec.Accept)
-	if agreed := p.migration.Spec.PlanHash; agreed != "" && agreed != made.hash {
-		blocking = append(blocking, fmt.Sprintf("spec.planHash is %s, and the plan is %s now: read it again", agreed,
-			made.hash))
+// agreed reports whether the plan can be carried out. The condition Planned has the reasons if not.
+func (p *pass) agreed(plan *plan) bool {
+	blocking := plan.findings.blocking(p.migration.Spec.Accept)
+	if agreed := p.migration.Spec.PlanHash; agreed != "" && agreed != plan.hash {
+		blocking = append(blocking, fmt.Sprintf("spec.planHash is %s, but the plan is now %s: read the plan again", agreed,
+			plan.hash))
 	}
 	if len(blocking) > 0 {
 		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonBlocked,
@@ -76,37 +76,37 @@ func (p *pass) agreed(made *plan) bool {
 
 func (p *pass) planning(ctx context.Context) error {
 	m := p.migration
-	p.again = p.Timing.Replan
-	made, mine, _, err := p.makePlan(ctx)
+	p.requeueAfter = p.Timing.Replan
+	plan, own, _, err := p.makePlan(ctx)
 	if err != nil {
 		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonPlanUnknown, withRemedy(err))
 		return err
 	}
-	if err := p.overlaps(ctx, made); err != nil {
+	if err := p.checkOverlaps(ctx, plan); err != nil {
 		return err
 	}
-	if err := p.secretNames(ctx, made, mine); err != nil {
+	if err := p.checkSecretNames(ctx, plan, own); err != nil {
 		return err
 	}
-	if err := p.dryRun(ctx, made, mine); err != nil {
+	if err := p.dryRun(ctx, plan, own); err != nil {
 		return err
 	}
-	if err := p.publish(ctx, made); err != nil {
+	if err := p.publish(ctx, plan); err != nil {
 		return err
 	}
-	m.Status.PlanHash, m.Status.Findings = made.hash, made.findings.summary()
-	if !p.agreed(made) || m.Spec.Stage == v1beta1.MigrationPlan {
+	m.Status.PlanHash, m.Status.Findings = plan.hash, plan.findings.summary()
+	if !p.agreed(plan) || m.Spec.Stage == v1beta1.MigrationPlan {
 		return nil
 	}
-	if err := p.keep(ctx); err != nil {
+	if err := p.ensureFinalizer(ctx); err != nil {
 		return err
 	}
 	return p.enter(v1beta1.MigrationFencing)
 }
 
-// overlaps finds older Migrations of the same fleet, and those that stop the same old controllers: the first to end
-// would start these for the other.
-func (p *pass) overlaps(ctx context.Context, made *plan) error {
+// checkOverlaps reports older Migrations of the same fleet, and those that stop the same old controllers. The first
+// Migration to end would start these controllers while the other still needs them stopped.
+func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 	m := p.migration
 	all := &v1beta1.MigrationList{}
 	if err := p.Control.List(ctx, all); err != nil {
@@ -122,18 +122,18 @@ func (p *pass) overlaps(ctx context.Context, made *plan) error {
 			continue
 		}
 		if same {
-			made.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "",
-				"Migration %s takes the same fleet over and is older. Delete one of them.", client.ObjectKeyFromObject(other))
+			plan.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "",
+				"The older Migration %s takes over the same fleet. Delete one of them.", client.ObjectKeyFromObject(other))
 		} else if shared := stoppedByBoth(m, other); shared != "" {
-			made.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "spec.fence",
-				"Migration %s stops %s as well and is older. Complete or abort it first, or delete one of them.",
+			plan.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "spec.fence",
+				"The older Migration %s also stops %s. Complete or abort it first, or delete one of them.",
 				client.ObjectKeyFromObject(other), shared)
 		}
 	}
 	return nil
 }
 
-// stoppedByBoth names a workload or Lease of the fences of two Migrations, empty if they have none in common.
+// stoppedByBoth returns a workload or Lease in the fences of both Migrations, or "".
 func stoppedByBoth(a, b *v1beta1.Migration) string {
 	for _, w := range a.Spec.Fence.Workloads {
 		if slices.Contains(b.Spec.Fence.Workloads, w) {
@@ -153,9 +153,9 @@ func stoppedByBoth(a, b *v1beta1.Migration) string {
 	return ""
 }
 
-// secretNames looks for Secrets of others with the names of ours. Unlike other objects they are not read for the plan.
-func (p *pass) secretNames(ctx context.Context, made *plan, mine *ours) error {
-	for _, class := range made.classes {
+// checkSecretNames reports other Secrets with the names of Secrets in the plan. makePlan does not read these.
+func (p *pass) checkSecretNames(ctx context.Context, plan *plan, own *ownObjects) error {
+	for _, class := range plan.classes {
 		for _, secret := range class.secrets {
 			other := &corev1.Secret{}
 			err := p.Control.Get(ctx, client.ObjectKeyFromObject(secret), other)
@@ -163,49 +163,49 @@ func (p *pass) secretNames(ctx context.Context, made *plan, mine *ours) error {
 			case apierrors.IsNotFound(err):
 			case err != nil:
 				return fmt.Errorf("read Secret %s: %w", secret.Name, err)
-			case !mine.made(other):
-				made.findings.addf(provider.FindingBlocker, CodeNameTaken, "Secret/"+secret.Name, "",
-					"A Secret of that name exists in namespace %s. Delete or rename it.", secret.Namespace)
+			case !own.created(other):
+				plan.findings.addf(provider.FindingBlocker, CodeNameTaken, "Secret/"+secret.Name, "",
+					"Another Secret with this name exists in namespace %s. Delete or rename that Secret.", secret.Namespace)
 			}
 		}
 	}
 	return nil
 }
 
-// dryRun asks the API server whether it would take what is new.
-func (p *pass) dryRun(ctx context.Context, made *plan, mine *ours) error {
-	for _, object := range made.manifests() {
-		if mine.find(object) != nil {
+// dryRun asks the API server whether it would accept the objects that do not exist yet.
+func (p *pass) dryRun(ctx context.Context, plan *plan, own *ownObjects) error {
+	for _, object := range plan.manifests() {
+		if own.find(object) != nil {
 			continue
 		}
 		err := p.Control.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll)
 		switch {
 		case err == nil, apierrors.IsAlreadyExists(err):
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-			made.findings.addf(provider.FindingBlocker, CodeRefused, kindOf(object)+"/"+object.GetName(), "", "%s", err.Error())
+			plan.findings.addf(provider.FindingBlocker, CodeRefused, kindOf(object)+"/"+object.GetName(), "", "%s", err.Error())
 		default:
-			return fmt.Errorf("ask whether %s %s can be made: %w", kindOf(object), object.GetName(), err)
+			return fmt.Errorf("check whether %s %s can be created: %w", kindOf(object), object.GetName(), err)
 		}
 	}
 	return nil
 }
 
-// chunkBytes is how much one ConfigMap of findings or manifests has.
+// chunkBytes is the maximum size of the data in one ConfigMap of the plan.
 const chunkBytes = 600 << 10
 
-// publish writes findings and converted objects to ConfigMaps for people.
-func (p *pass) publish(ctx context.Context, made *plan) error {
+// publish writes the findings and the converted objects to ConfigMaps, for users to read.
+func (p *pass) publish(ctx context.Context, plan *plan) error {
 	m := p.migration
 	var manifests strings.Builder
-	for _, object := range made.manifests() {
-		data, err := completed(object)
+	for _, object := range plan.manifests() {
+		data, err := completedYAML(object)
 		if err != nil {
 			return fmt.Errorf("encode %s %s: %w", kindOf(object), object.GetName(), err)
 		}
 		manifests.WriteString("---\n" + string(data))
 	}
 	chunks := []map[string]string{}
-	for _, text := range chunksOf(made.findings.text(), "\n") {
+	for _, text := range chunksOf(plan.findings.text(), "\n") {
 		chunks = append(chunks, map[string]string{"findings.txt": text})
 	}
 	for _, text := range chunksOf(manifests.String(), "---\n") {
@@ -228,7 +228,7 @@ func (p *pass) publish(ctx context.Context, made *plan) error {
 			continue
 		}
 		if err := client.IgnoreNotFound(p.Control.Delete(ctx, &existing.Items[i])); err != nil {
-			return fmt.Errorf("remove the ConfigMap %s: %w", existing.Items[i].Name, err)
+			return fmt.Errorf("delete the ConfigMap %s: %w", existing.Items[i].Name, err)
 		}
 	}
 	return nil
@@ -240,14 +240,14 @@ func (p *pass) configMap(ctx context.Context, name string, data map[string]strin
 	err := p.Control.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, have)
 	switch {
 	case apierrors.IsNotFound(err):
-		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name,
+		plan := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name,
 			Labels: map[string]string{v1beta1.LabelMigration: m.Name}}, Data: data}
 		owner := metav1.NewControllerRef(m, v1beta1.GroupVersion.WithKind("Migration"))
-		made.OwnerReferences = []metav1.OwnerReference{*owner}
-		err = p.Control.Create(ctx, made)
+		plan.OwnerReferences = []metav1.OwnerReference{*owner}
+		err = p.Control.Create(ctx, plan)
 	case err != nil || maps.Equal(have.Data, data):
 	case !metav1.IsControlledBy(have, m):
-		return fmt.Errorf("a ConfigMap %s of another owner is in the way of the plan", name)
+		return fmt.Errorf("write the plan: the ConfigMap %s exists and belongs to another owner: delete or rename it", name)
 	default:
 		have.Data = data
 		err = p.Control.Update(ctx, have)
@@ -258,7 +258,7 @@ func (p *pass) configMap(ctx context.Context, name string, data map[string]strin
 	return nil
 }
 
-// chunksOf cuts a text where mark begins or a line ends.
+// chunksOf splits a text into chunks of at most chunkBytes, each beginning with mark or at a new line.
 func chunksOf(text, mark string) []string {
 	var chunks []string
 	for len(text) > chunkBytes {
@@ -278,27 +278,27 @@ func chunksOf(text, mark string) []string {
 }
 
 func (p *pass) fencing(ctx context.Context) error {
-	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
+	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
 	return p.enter(v1beta1.MigrationSettling)
 }
 
-// settling waits until what the old controllers asked the cloud for shows, and compares the plan with the one that was
-// agreed to.
+// settling waits until all that the old controllers asked of the cloud is visible. Then it checks that the plan is
+// still the agreed one.
 func (p *pass) settling(ctx context.Context) error {
-	stands, err := p.fenced(ctx, fenceScope{})
-	if err != nil || !stands || p.Clock.Since(p.fenceOf(p.migration).standing) < p.Cloud.CreateSettle() {
+	fenced, err := p.ensureFenced(ctx, fenceScope{})
+	if err != nil || !fenced || p.Clock.Since(p.fenceOf(p.migration).completeSince) < p.Cloud.CreateSettle() {
 		return err
 	}
-	made, _, _, err := p.makePlan(ctx)
+	plan, _, _, err := p.makePlan(ctx)
 	if err != nil {
 		return err
 	}
-	p.migration.Status.PlanHash, p.migration.Status.Findings = made.hash, made.findings.summary()
-	if !p.agreed(made) {
-		p.trouble("the plan has changed since it was agreed to: abort the migration and make another one, or undo " +
-			"what changed")
+	p.migration.Status.PlanHash, p.migration.Status.Findings = plan.hash, plan.findings.summary()
+	if !p.agreed(plan) {
+		p.addTrouble("The plan has changed since you agreed to it: undo what changed, or abort this migration and create " +
+			"another one")
 		return nil
 	}
 	return p.enter(v1beta1.MigrationCopying)

@@ -17,10 +17,10 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// pageSize is how many objects one request reads.
+// pageSize is the number of objects that one request reads.
 const pageSize = 500
 
-// eachPage lists all objects of a kind, a page at a time, and calls visit after each.
+// eachPage lists all objects of a kind and calls visit for each page.
 func eachPage[L client.ObjectList](ctx context.Context, reader client.Reader, empty func() L, visit func(L),
 	options ...client.ListOption) error {
 	next := ""
@@ -37,11 +37,11 @@ func eachPage[L client.ObjectList](ctx context.Context, reader client.Reader, em
 	}
 }
 
-// notServed reports whether an error says that the API server does not know the kind.
+// notServed reports whether an error means that the API server does not know the kind.
 func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// eachOld calls visit for each object of the old system that the Migration is about, kind by kind. A kind that is not
-// served has none if it is optional, or if gone says that the kinds may have been removed already.
+// eachOld calls visit for each old object in the scope of the Migration, kind by kind. A kind that is not served is an
+// error, unless it is optional or gone is set: then the migration may have removed its definition already.
 func eachOld(ctx context.Context, reader client.Reader, system source.System, namespace string, gone bool,
 	visit func(source.Role, *unstructured.Unstructured)) error {
 	for _, kind := range system.Kinds() {
@@ -50,7 +50,7 @@ func eachOld(ctx context.Context, reader client.Reader, system source.System, na
 		case notServed(err) && (gone || kind.Optional):
 			continue
 		case notServed(err):
-			return fmt.Errorf("the API server does not serve %s.%s/%s: there is nothing to take over", kind.Resource,
+			return fmt.Errorf("the API server does not serve %s.%s/%s, so there is nothing to migrate", kind.Resource,
 				kind.Group, kind.Version)
 		case err != nil:
 			return fmt.Errorf("list %s.%s: %w", kind.Resource, kind.Group, err)
@@ -59,7 +59,7 @@ func eachOld(ctx context.Context, reader client.Reader, system source.System, na
 	return nil
 }
 
-// readKind lists the objects of an old kind in a namespace, empty for all of them.
+// readKind returns the objects of an old kind in a namespace, or in all namespaces if namespace is empty.
 func readKind(ctx context.Context, reader client.Reader, kind source.Kind,
 	namespace string) (objects []*unstructured.Unstructured, err error) {
 	err = eachOfKind(ctx, reader, kind, namespace, func(object *unstructured.Unstructured) {
@@ -68,7 +68,7 @@ func readKind(ctx context.Context, reader client.Reader, kind source.Kind,
 	return objects, err
 }
 
-// eachOfKind calls visit for each object of an old kind in a namespace, empty for all of them.
+// eachOfKind calls visit for each object of an old kind in a namespace, or in all namespaces if namespace is empty.
 func eachOfKind(ctx context.Context, reader client.Reader, kind source.Kind, namespace string,
 	visit func(*unstructured.Unstructured)) error {
 	var options []client.ListOption
@@ -88,8 +88,9 @@ func eachOfKind(ctx context.Context, reader client.Reader, kind source.Kind, nam
 	}, options...)
 }
 
-// ours are Machinist's objects in the namespace of a Migration, by name, and all Machines by their instances.
-type ours struct {
+// ownObjects are Machinist's objects in the namespace of a Migration by name, and the Machines of all namespaces by
+// provider ID.
+type ownObjects struct {
 	migration    string
 	classes      map[string]*v1beta1.MachineClass
 	deployments  map[string]*v1beta1.MachineDeployment
@@ -99,8 +100,8 @@ type ours struct {
 	byProviderID map[string]*v1beta1.Machine
 }
 
-func readOurs(ctx context.Context, reader client.Reader, m *v1beta1.Migration) (*ours, error) {
-	o := &ours{migration: m.Name, classes: map[string]*v1beta1.MachineClass{},
+func readOwnObjects(ctx context.Context, reader client.Reader, m *v1beta1.Migration) (*ownObjects, error) {
+	o := &ownObjects{migration: m.Name, classes: map[string]*v1beta1.MachineClass{},
 		deployments: map[string]*v1beta1.MachineDeployment{}, sets: map[string]*v1beta1.MachineSet{},
 		checks: map[string]*v1beta1.MachineHealthCheck{}, machines: map[string]*v1beta1.Machine{},
 		byProviderID: map[string]*v1beta1.Machine{}}
@@ -121,7 +122,7 @@ func readOurs(ctx context.Context, reader client.Reader, m *v1beta1.Migration) (
 		func(l *v1beta1.MachineHealthCheckList) { byName(o.checks, l.Items) }, in); err != nil {
 		return nil, fmt.Errorf("list health checks: %w", err)
 	}
-	// No two Machines may have one instance, whatever their namespaces.
+	// Two Machines must not have the same instance, even in different namespaces.
 	if err := eachPage(ctx, reader, func() *v1beta1.MachineList { return &v1beta1.MachineList{} },
 		func(l *v1beta1.MachineList) {
 			for i := range l.Items {
@@ -151,15 +152,15 @@ func byName[T any, P interface {
 	}
 }
 
-// made reports whether the Migration made the object. The label alone is not enough: somebody may have put it on an
-// object of their own, which an abort must not delete.
-func (o *ours) made(object client.Object) bool {
+// created reports whether the Migration created the object. The label alone is not enough: another client may have set
+// it on its own object, which an abort must not delete.
+func (o *ownObjects) created(object client.Object) bool {
 	return object.GetLabels()[v1beta1.LabelMigration] == o.migration &&
-		has(object.GetAnnotations(), v1beta1.AnnotationMigratedFrom)
+		hasKey(object.GetAnnotations(), v1beta1.AnnotationMigratedFrom)
 }
 
-// find returns the existing object of the kind and name, nil if there is none.
-func (o *ours) find(object client.Object) client.Object {
+// find returns the existing object with the kind and name of object, or nil.
+func (o *ownObjects) find(object client.Object) client.Object {
 	switch object.(type) {
 	case *v1beta1.MachineClass:
 		return orNil(o.classes, object)
@@ -175,7 +176,7 @@ func (o *ours) find(object client.Object) client.Object {
 	return nil
 }
 
-// orNil returns an interface that is nil where the map has no such object.
+// orNil returns a nil interface if the index has no such object.
 func orNil[P client.Object](index map[string]P, like client.Object) client.Object {
 	if object, found := index[like.GetName()]; found {
 		return object
@@ -183,31 +184,31 @@ func orNil[P client.Object](index map[string]P, like client.Object) client.Objec
 	return nil
 }
 
-// ofMigration are the Machines that the Migration made, in the order of their names.
-func (o *ours) ofMigration() []*v1beta1.Machine { return madeOf(o, o.machines) }
+// migratedMachines returns the Machines that the Migration created, sorted by name.
+func (o *ownObjects) migratedMachines() []*v1beta1.Machine { return createdOf(o, o.machines) }
 
-// madeOf are those objects of a kind that the Migration made, in the order of their names, so that one pass does the
-// same as another.
-func madeOf[P client.Object](o *ours, index map[string]P) []P {
+// createdOf returns the objects of one kind that the Migration created, sorted by name so that all passes have the same
+// order.
+func createdOf[P client.Object](o *ownObjects, index map[string]P) []P {
 	var all []P
 	for _, name := range slices.Sorted(maps.Keys(index)) {
-		if o.made(index[name]) {
+		if o.created(index[name]) {
 			all = append(all, index[name])
 		}
 	}
 	return all
 }
 
-// kindOf is the kind of an object of ours, for people.
+// kindOf returns the kind of a typed object.
 func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }
 
-// nodes are those of the target cluster.
+// nodes are the Nodes of the target cluster.
 type nodes struct {
 	byName       map[string]*corev1.Node
 	byProviderID map[string][]*corev1.Node
 }
 
-// readNodes reads all Nodes. Without a target cluster there are none.
+// readNodes reads all Nodes. Without a target cluster, reader is nil and there are no Nodes.
 func readNodes(ctx context.Context, reader client.Reader) (nodes, error) {
 	n := nodes{byName: map[string]*corev1.Node{}, byProviderID: map[string][]*corev1.Node{}}
 	if reader == nil {
@@ -232,19 +233,20 @@ func readNodes(ctx context.Context, reader client.Reader) (nodes, error) {
 
 func (n nodes) named(name string) *corev1.Node { return n.byName[name] }
 
-// mismatch says why it is not certain which Node an instance has, empty if it is or if there is none. name is that of
-// the old object, or empty.
+// mismatch returns why the Node of an instance is not certain, or "". name is the Node that the old object names, or
+// "".
 func (n nodes) mismatch(providerID, name string) string {
 	same, named := n.byProviderID[providerID], n.byName[name]
 	switch {
 	case len(same) > 1:
-		return fmt.Sprintf("The Nodes %s and %s have the same provider ID %s. Delete the one that is not real.",
+		return fmt.Sprintf("The Nodes %s and %s have the same provider ID %s. Delete the Node that is not in use.",
 			same[0].Name, same[1].Name, providerID)
 	case len(same) == 1 && named != nil && named.Name != same[0].Name:
-		return fmt.Sprintf("It names the Node %s, and its instance %s is that of the Node %s. Correct the old object, or "+
-			"delete the Node that is not real.", named.Name, providerID, same[0].Name)
+		return fmt.Sprintf("This machine names the Node %s, but its instance %s belongs to the Node %s. Correct the old "+
+			"object, or delete the Node that is not in use.", named.Name, providerID, same[0].Name)
 	case len(same) == 0 && named != nil && named.Spec.ProviderID != "":
-		return fmt.Sprintf("Its Node %s has the provider ID %s, and the cloud calls the instance %s.", named.Name,
+		return fmt.Sprintf("The Node %s of this machine has the provider ID %s, but the cloud calls the instance %s.",
+			named.Name,
 			named.Spec.ProviderID, providerID)
 	}
 	return ""

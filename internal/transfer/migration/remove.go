@@ -15,10 +15,11 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// removing deletes the old objects, when none of their webhooks can refuse it. All of them lose finalizers and owners
-// first, so that nothing cascades and no controller that came back finds a request to tear something down.
+// removing deletes the old objects, after their webhooks can no longer refuse it. It first removes the finalizers and
+// owner references of all of them. So no deletion cascades, and an old controller that runs again finds no object whose
+// instance it should delete.
 func (p *pass) removing(ctx context.Context) error {
-	if stands, err := p.fenced(ctx, fenceScope{}); err != nil || !stands {
+	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
 	scope, err := p.inScope(ctx)
@@ -27,28 +28,28 @@ func (p *pass) removing(ctx context.Context) error {
 	}
 	p.migration.Status.Machines.Old = int32(len(scope[source.RoleMachine]))
 	if removed, err := p.removeWebhooks(ctx, scope); err != nil || removed {
-		return err // An API server heeds a change of its webhooks after a moment.
+		return err // An API server applies a change of its webhooks only after a moment.
 	}
-	var bound []*unstructured.Unstructured
+	var attached []*unstructured.Unstructured
 	for _, role := range removalOrder {
 		for _, object := range scope[role] {
 			if len(object.GetFinalizers())+len(object.GetOwnerReferences()) > 0 {
-				bound = append(bound, object)
+				attached = append(attached, object)
 			}
 		}
 	}
-	if err := each(ctx, p.Parallel, bound, p.strip); err != nil {
+	if err := forEach(ctx, p.Parallel, attached, p.detach); err != nil {
 		return err
 	}
 	left := 0
 	for _, role := range removalOrder {
 		left += len(scope[role])
-		if err := each(ctx, p.Parallel, scope[role], p.removeOld); err != nil {
+		if err := forEach(ctx, p.Parallel, scope[role], p.removeOld); err != nil {
 			return err
 		}
 	}
 	if left > 0 {
-		p.again = soon // The next pass looks whether they are gone.
+		p.requeueAfter = nextPassDelay // The next pass checks that they are gone.
 		return nil
 	}
 	if err := p.releaseSecrets(ctx); err != nil {
@@ -57,9 +58,10 @@ func (p *pass) removing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationCleaning)
 }
 
-// removeOld deletes an old object as it was read. What it owned has lost it as its owner.
+// removeOld deletes an old object as it was read. The objects that it owned no longer refer to it.
 func (p *pass) removeOld(ctx context.Context, object *unstructured.Unstructured) error {
-	err := p.Control.Delete(ctx, object, exactly(object), client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := p.Control.Delete(ctx, object, preconditionsFor(object),
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the old %s: %w", nameOf(object), err)
 	}
@@ -73,7 +75,7 @@ func (p *pass) releaseSecrets(ctx context.Context) error {
 	empty := func() *corev1.SecretList { return &corev1.SecretList{} }
 	err := eachPage(ctx, p.Control, empty, func(page *corev1.SecretList) {
 		for i := range page.Items {
-			if slices.ContainsFunc(page.Items[i].Finalizers, func(f string) bool { return names(own, f) }) {
+			if slices.ContainsFunc(page.Items[i].Finalizers, func(f string) bool { return matchesAny(own, f) }) {
 				protected = append(protected, &page.Items[i])
 			}
 		}
@@ -81,9 +83,9 @@ func (p *pass) releaseSecrets(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the Secrets of the old system: %w", err)
 	}
-	return each(ctx, p.Parallel, protected, func(ctx context.Context, secret *corev1.Secret) error {
+	return forEach(ctx, p.Parallel, protected, func(ctx context.Context, secret *corev1.Secret) error {
 		changed := secret.DeepCopy()
-		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return names(own, f) })
+		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return matchesAny(own, f) })
 		patch := client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{})
 		if err := p.Control.Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove the old system's finalizer from Secret %s: %w", secret.Name, err)
@@ -92,52 +94,53 @@ func (p *pass) releaseSecrets(ctx context.Context) error {
 	})
 }
 
-// removalOrder is that in which nothing notices that another object is missing: what makes machines goes before them.
+// removalOrder deletes objects that create others before those others, so that no controller replaces what is missing.
 var removalOrder = []source.Role{source.RoleHealthCheck, source.RoleDeployment, source.RoleSet, source.RoleClass,
 	source.RoleMachine}
 
-// inScope are the old objects that go: all but those that stay behind, and the classes, which these need.
+// inScope returns the old objects to delete: all except those that stay with the old system. If any stay, their classes
+// stay too.
 func (p *pass) inScope(ctx context.Context) (map[source.Role][]*unstructured.Unstructured, error) {
 	scope := map[source.Role][]*unstructured.Unstructured{}
-	staying := false
+	someStay := false
 	err := eachOld(ctx, p.Control, p.system, p.migration.SourceNamespaceOrDefault(), true,
 		func(role source.Role, object *unstructured.Unstructured) {
-			if role != source.RoleClass { // A class has no object of its own.
+			if role != source.RoleClass { // A class is not converted to an object.
 				if c := p.system.Convert(role, object, nil); c.Object == nil && !c.Blocked() {
-					staying = true
+					someStay = true
 					return
 				}
 			}
-			bare(object)
+			trimForRemoval(object)
 			scope[role] = append(scope[role], object)
 		})
-	if staying {
+	if someStay {
 		delete(scope, source.RoleClass)
 	}
 	return scope, err
 }
 
-// bare leaves of an object what its removal needs.
-func bare(object *unstructured.Unstructured) {
-	plain := &unstructured.Unstructured{Object: map[string]any{}}
-	plain.SetGroupVersionKind(object.GroupVersionKind())
-	plain.SetNamespace(object.GetNamespace())
-	plain.SetName(object.GetName())
-	plain.SetUID(object.GetUID())
-	plain.SetResourceVersion(object.GetResourceVersion())
-	plain.SetFinalizers(object.GetFinalizers())
-	plain.SetOwnerReferences(object.GetOwnerReferences())
-	object.Object = plain.Object
+// trimForRemoval keeps only the fields of an object that its removal needs.
+func trimForRemoval(object *unstructured.Unstructured) {
+	trimmed := &unstructured.Unstructured{Object: map[string]any{}}
+	trimmed.SetGroupVersionKind(object.GroupVersionKind())
+	trimmed.SetNamespace(object.GetNamespace())
+	trimmed.SetName(object.GetName())
+	trimmed.SetUID(object.GetUID())
+	trimmed.SetResourceVersion(object.GetResourceVersion())
+	trimmed.SetFinalizers(object.GetFinalizers())
+	trimmed.SetOwnerReferences(object.GetOwnerReferences())
+	object.Object = trimmed.Object
 }
 
-// strip removes finalizers and owners of an old object.
-func (p *pass) strip(ctx context.Context, object *unstructured.Unstructured) error {
+// detach removes the finalizers and owner references of an old object.
+func (p *pass) detach(ctx context.Context, object *unstructured.Unstructured) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"uid":%q,"finalizers":null,"ownerReferences":null}}`,
 		object.GetResourceVersion(), object.GetUID())
 	err := p.Control.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove finalizers and owners of the old %s: %w", nameOf(object), err)
+		return fmt.Errorf("remove finalizers and owner references of the old %s: %w", nameOf(object), err)
 	}
-	bare(object) // The response has all of it.
+	trimForRemoval(object) // The response contains the whole object.
 	return nil
 }

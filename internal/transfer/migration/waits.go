@@ -9,32 +9,33 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// wait is a condition that a phase waits for.
+// wait is a condition that a phase of the Migration with the UID of waits for.
 type wait struct {
 	of   types.UID
 	what string
 }
 
-// What is waited for.
+// The conditions.
 const (
-	untilPaused = "no provider acts on a Machine"
-	untilEmpty  = "no old object exists"
-	untilAlone  = "there is nothing left to do"
-	untilChange = "troubles stay as they are"
+	untilPaused      = "no provider acts on a Machine"
+	untilEmpty       = "no old object exists"
+	untilNothingLeft = "there is nothing left to do"
+	untilChange      = "the troubles do not change"
 )
 
-// slowest is how seldom a migration that has troubles is tried: old controllers whose clients ignore the duration of a
-// Lease take one that nobody has renewed for 15 seconds.
-const slowest = 2 * leaseRenewal
+// maxRetryInterval is the longest time between two passes of a migration that has troubles. Old controllers whose
+// clients ignore the duration of a Lease take one that was not renewed for 15 seconds, so it must be shorter than that.
+const maxRetryInterval = 2 * leaseRenewal
 
-// count is a number of machines, and since when it is the same.
+// count is a number of machines, and since when it has been the same.
 type count struct {
 	n    int
 	from time.Time
 }
 
-// since returns for how long a condition has been met that a phase waits for, as seen by this process without a break.
-func (r *Reconciler) since(m *v1beta1.Migration, what string, met bool) time.Duration {
+// metFor returns for how long the condition what has been met without a break, as observed by this process. met is
+// whether it is met now.
+func (r *Reconciler) metFor(m *v1beta1.Migration, what string, met bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := wait{of: m.UID, what: what}
@@ -50,7 +51,7 @@ func (r *Reconciler) since(m *v1beta1.Migration, what string, met bool) time.Dur
 	return r.Clock.Since(from)
 }
 
-// unchangedFor returns for how long a phase has counted the same number, as seen by this process.
+// unchangedFor returns for how long a phase has counted the same number n, as observed by this process.
 func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,26 +63,26 @@ func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 	return r.Clock.Since(last.from)
 }
 
-// paced returns when the next pass follows. Where there are troubles, that is the later the longer nothing has changed:
-// somebody has to act, and each pass reads all objects.
-func (p *pass) paced(changed bool) time.Duration {
-	return max(p.again, min(p.since(p.migration, untilChange, p.counted > 0 && !changed), slowest))
+// requeueDelay returns when the next pass follows. With troubles, the delay grows as long as nothing changes, because
+// an administrator must act and each pass reads all objects.
+func (p *pass) requeueDelay(changed bool) time.Duration {
+	return max(p.requeueAfter, min(p.metFor(p.migration, untilChange, p.troubleCount > 0 && !changed), maxRetryInterval))
 }
 
-// alone reports whether no other migrator acts any more in an earlier phase. One whose host was suspended in a pass
-// goes on with that when it resumes, and takes itself for the leader for a while: behind an open fence it would make
-// Machines. This process may be that one: then it ends before it is alone. What another one did meanwhile is found by
-// the pass that asks.
-func (p *pass) alone() bool {
-	left := p.Timing.FormerLeader - p.since(p.migration, untilAlone, true)
+// formerLeaderDone reports whether no former leader can still act in an earlier phase. A migrator whose host was
+// suspended during a pass continues that pass when it resumes, and believes for a moment that it still leads. If the
+// fence were down, it could create Machines. This process may itself be that migrator: then it loses its leadership
+// before this function returns true. The pass that calls this function finds what the other migrator did meanwhile.
+func (p *pass) formerLeaderDone() bool {
+	left := p.Timing.FormerLeader - p.metFor(p.migration, untilNothingLeft, true)
 	if left > 0 {
-		p.again = left
+		p.requeueAfter = left
 	}
 	return left <= 0
 }
 
-// restart drops since when a phase has waited for something. The caller has locked mu.
-func (r *Reconciler) restart(uid types.UID) {
+// resetWaits forgets since when a phase has waited for conditions. The caller holds mu.
+func (r *Reconciler) resetWaits(uid types.UID) {
 	delete(r.counts, uid)
 	maps.DeleteFunc(r.waits, func(w wait, _ time.Time) bool { return w.of == uid })
 }

@@ -14,14 +14,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// webhooks are the configurations of admission webhooks that name the old group. A webhook whose server was stopped
-// with the old system, and that fails closed, would refuse the removal of the old objects to the migrator as well.
+// webhooks are the configurations of admission webhooks whose rules name the old group. If such a webhook fails closed,
+// and its server was stopped with the old system, it also refuses the migrator's removal of the old objects.
 type webhooks struct {
-	own    []client.Object // name no other group
-	shared []client.Object // name others too
+	own    []client.Object // rules name no other group
+	shared []client.Object // rules also name other groups
 }
 
-// readWebhooks finds them. One for all groups is not the old system's, and its server must run in any case.
+// readWebhooks returns the webhooks for the group. A webhook for all groups does not belong to the old system. Its
+// server must run in any case.
 func readWebhooks(ctx context.Context, reader client.Reader, group string) (webhooks, error) {
 	var found webhooks
 	add := func(object client.Object, rules []admissionv1.RuleWithOperations) {
@@ -63,54 +64,56 @@ func readWebhooks(ctx context.Context, reader client.Reader, group string) (webh
 	return found, nil
 }
 
-// report says in a plan what becomes of them.
+// report adds findings about what happens to the webhooks.
 func (w webhooks) report(all *findings) {
 	for _, object := range w.own {
 		all.addf(provider.FindingNote, CodeWebhookRemoved, kindOf(object)+"/"+object.GetName(), "webhooks",
-			"Its rules are for the old group only. It is removed before the old objects are, unless some of them stay.")
+			"The rules of this webhook configuration are for the old group only. The migrator deletes it before the old "+
+				"objects, unless some of them stay.")
 	}
 	for _, object := range w.shared {
 		all.addf(provider.FindingNote, CodeWebhookStays, kindOf(object)+"/"+object.GetName(), "webhooks",
-			"Its rules are for the old group and for others, so that it stays. Keep its server running until the migration is "+
-				"completed, or remove the old group from its rules: if it fails, old objects cannot be removed.")
+			"The rules of this webhook configuration are for the old group and for other groups, so the configuration "+
+				"stays. Keep its webhook server running until the migration is completed, or remove the old group from the "+
+				"rules: if the webhook fails, old objects cannot be removed.")
 	}
 }
 
-// removeWebhooks removes those of the old group alone, and reports whether there was one. Where an old object stays, in
-// whatever namespace, its webhooks stay as well.
+// removeWebhooks deletes the webhooks for the old group only, and reports whether there were any. If an old object
+// stays in any namespace, its webhooks stay too.
 func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unstructured.Unstructured) (bool, error) {
 	hooks, err := readWebhooks(ctx, p.Control, p.system.Group())
 	if err != nil || len(hooks.own) == 0 {
 		return false, err
 	}
-	going := 0
+	removable := 0
 	for _, objects := range scope {
-		going += len(objects)
+		removable += len(objects)
 	}
-	there := 0
-	err = eachOld(ctx, p.Control, p.system, "", true, func(source.Role, *unstructured.Unstructured) { there++ })
+	existing := 0
+	err = eachOld(ctx, p.Control, p.system, "", true, func(source.Role, *unstructured.Unstructured) { existing++ })
 	if err != nil {
 		return false, err
 	}
-	if there > going {
+	if existing > removable {
 		return false, nil
 	}
 	for _, object := range hooks.own {
-		if err := p.Control.Delete(ctx, object, exactly(object)); client.IgnoreNotFound(err) != nil {
+		if err := p.Control.Delete(ctx, object, preconditionsFor(object)); client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("remove the old system's %s %s: %w", kindOf(object), object.GetName(), err)
 		}
 	}
 	return true, nil
 }
 
-// remedies are what to do about errors whose text, which has this part, does not include it.
+// remedies are what to do about errors that contain a text, if the error itself does not say it.
 var remedies = []struct{ text, remedy string }{
-	{"failed calling webhook", "Start the server of the webhook again, or remove the webhook from its configuration."},
-	{"conversion webhook", "Start the server of the conversion webhook again: until then old objects cannot be read. " +
-		"If it is gone for good, set spec.conversion.strategy of the definition to None."},
+	{"failed calling webhook", "Start the webhook server again, or remove the webhook from its configuration."},
+	{"conversion webhook", "Start the conversion webhook server again: until then, old objects cannot be read. If it " +
+		"is gone for good, set spec.conversion.strategy of the CustomResourceDefinition to None."},
 }
 
-// withRemedy is the text of an error and what to do about it.
+// withRemedy returns the text of an error and what to do about it.
 func withRemedy(err error) string {
 	text := err.Error()
 	i := slices.IndexFunc(remedies, func(r struct{ text, remedy string }) bool { return strings.Contains(text, r.text) })

@@ -24,33 +24,33 @@ import (
 	"machinist.dev/machinist/test/env/inmemory"
 )
 
-// The cluster ids of the tests.
+// The cluster IDs of the tests.
 const (
 	sourceID      = "the-source"
 	destinationID = "the-destination"
 )
 
-// errKilled is returned by all requests of a command that was killed.
+// errKilled is the error of all requests after the command was killed.
 var errKilled = errors.New("killed")
 
-// clusters are the two control clusters with a fleet in a namespace of both. Their processes do before each read of the
-// move what they would have done until then.
+// clusters are the two control clusters with a fleet in the same namespace. Before each read of the move, their
+// processes do what they would have done by then.
 type clusters struct {
 	testing.TB
 	source, destination client.WithWatch
 	namespace           string
-	// writes counts those of the move that succeed. It is killed right after the one at killAt.
+	// writes counts the successful writes of the move. The move is killed right after write number killAt.
 	writes, killAt int
 	killed         bool
-	// idle processes do nothing. onList is called at each list of the move; may be nil.
+	// idle stops the processes. onList is called at each list request of the move, unless it is nil.
 	idle   bool
 	onList func()
-	// size is how many machines are moved. Of unjudged a test ends the pause.
-	size     int
-	unjudged string
-	until    time.Time
-	// said are the sentences of the last move.
-	said []string
+	// size is the number of machines to move. exempt is a machine whose pause a test ends.
+	size   int
+	exempt string
+	until  time.Time
+	// reports are the sentences of the last move.
+	reports []string
 }
 
 func newClusters(t testing.TB) *clusters {
@@ -68,7 +68,7 @@ func (c *clusters) must(err error) {
 	}
 }
 
-// fleet makes a deployment with its set and two machines, and a machine without an owner.
+// fleet creates a deployment with its set and two machines, and a machine without an owner.
 func (c *clusters) fleet() {
 	c.Helper()
 	object := metav1.ObjectMeta{Namespace: c.namespace}
@@ -109,7 +109,7 @@ func owned(kind string, o client.Object) []metav1.OwnerReference {
 		UID: o.GetUID(), Controller: ptr.To(true)}}
 }
 
-// machine makes a Machine at the source that runs.
+// machine creates a running Machine in the source.
 func (c *clusters) machine(name string, labels map[string]string, owners []metav1.OwnerReference) {
 	c.Helper()
 	m := &v1beta1.Machine{
@@ -121,19 +121,19 @@ func (c *clusters) machine(name string, labels map[string]string, owners []metav
 	c.launch(c.source, m)
 }
 
-// launch records of a Machine that it has its instance.
+// launch records on a Machine that it has its instance.
 func (c *clusters) launch(cluster client.Client, m *v1beta1.Machine) {
 	m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: "sim"}
-	if m.Name != "alone" { // It is no Node.
+	if m.Name != "alone" { // This one has no Node.
 		m.Status.NodeRef = &v1beta1.NodeRef{Name: m.Name}
 	}
 	c.must(cluster.Status().Update(c.Context(), m))
 }
 
-// move moves the namespace, or deployments in it.
+// move moves the namespace, or the deployments in it.
 func (c *clusters) move(deployments ...string) error {
 	c.Helper()
-	c.said, c.writes, c.killed = nil, 0, false
+	c.reports, c.writes, c.killed = nil, 0, false
 	ctx, cancel := context.WithTimeout(c.Context(), env.Patience)
 	defer cancel()
 	m := c.prepared(deployments...)
@@ -142,14 +142,15 @@ func (c *clusters) move(deployments ...string) error {
 
 func (c *clusters) prepared(deployments ...string) *Move {
 	return &Move{
-		Source: c.watched(c.source), Destination: c.watched(c.destination), From: sourceID, To: destinationID,
+		Source: c.intercepted(c.source), Destination: c.intercepted(c.destination), From: sourceID, To: destinationID,
 		Namespace: c.namespace, Deployments: deployments, Until: c.until, Interval: time.Millisecond,
-		Report: func(sentence string) { c.said = append(c.said, sentence) },
+		Report: func(sentence string) { c.reports = append(c.reports, sentence) },
 	}
 }
 
-// watched is a client of the move: its reads show what processes did meanwhile, and its writes are counted and judged.
-func (c *clusters) watched(cluster client.WithWatch) client.Client {
+// intercepted returns a client for the move. Before its reads, the processes act. Its writes are counted, and the
+// invariants are checked after each.
+func (c *clusters) intercepted(cluster client.WithWatch) client.Client {
 	write := func(do func() error) error {
 		if c.killed {
 			return errKilled
@@ -158,7 +159,7 @@ func (c *clusters) watched(cluster client.WithWatch) client.Client {
 			return err
 		}
 		c.writes++
-		c.judge()
+		c.checkInvariants()
 		if c.killed = c.writes == c.killAt; c.killed {
 			return errKilled
 		}
@@ -190,7 +191,7 @@ func (c *clusters) watched(cluster client.WithWatch) client.Client {
 	})
 }
 
-// processes does in both clusters what managers and providers do.
+// processes does what the managers and providers of both clusters do.
 func (c *clusters) processes() {
 	c.Helper()
 	if c.idle {
@@ -200,12 +201,13 @@ func (c *clusters) processes() {
 		_, paused := m.Annotations[v1beta1.AnnotationPaused]
 		switch {
 		case m.DeletionTimestamp.IsZero() && !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer):
-			c.Errorf("the move removed the finalizer of machine %s, and the source's provider puts it back", m.Name)
+			c.Errorf("the move removed the finalizer of machine %s before its deletion, so the source's provider puts it "+
+				"back", m.Name)
 		case meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPaused) != paused:
 			setCondition(&m.Status.Conditions, v1beta1.ConditionPaused, paused)
 			c.must(c.source.Status().Update(c.Context(), &m))
 		case !paused && !m.DeletionTimestamp.IsZero():
-			m.Finalizers = nil // It is torn down.
+			m.Finalizers = nil // The provider has torn the machine down.
 			c.must(c.source.Update(c.Context(), &m))
 		}
 	}
@@ -219,14 +221,14 @@ func (c *clusters) processes() {
 		c.freeze(&deployments.Items[i], &deployments.Items[i].Status.Conditions)
 	}
 	copied := c.machines(c.destination)
-	slices.Reverse(copied) // In no order that the move goes by.
+	slices.Reverse(copied) // not in the order of the move
 	for _, m := range copied {
 		class := &v1beta1.MachineClass{}
 		c.must(c.destination.Get(c.Context(), client.ObjectKey{Namespace: c.namespace, Name: m.Spec.ClassRef.Name}, class))
 		_, paused := m.Annotations[v1beta1.AnnotationPaused]
 		if class.Annotations[v1beta1.AnnotationAdoptFromCluster] == sourceID && m.Status.Instance == nil && !paused {
 			c.launch(c.destination, &m)
-			return // One at a time.
+			return // one at a time
 		}
 	}
 }
@@ -254,8 +256,8 @@ func (c *clusters) machines(cluster client.Client) []v1beta1.Machine {
 	return list.Items
 }
 
-// judge fails the test if both clusters may act on one instance, or none does.
-func (c *clusters) judge() {
+// checkInvariants fails the test if both clusters may act on an instance, or no cluster does.
+func (c *clusters) checkInvariants() {
 	c.Helper()
 	there := map[string]*v1beta1.Machine{}
 	for _, m := range c.machines(c.destination) {
@@ -271,27 +273,27 @@ func (c *clusters) judge() {
 	for _, m := range c.machines(c.source) {
 		here[m.Name] = true
 		paused := machinestate.Paused(&m) && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPaused)
-		if there[m.Name] != nil && !paused && m.Name != c.unjudged {
-			c.Errorf("machine %s is at the destination, and not paused at the source", m.Name)
+		if there[m.Name] != nil && !paused && m.Name != c.exempt {
+			c.Errorf("machine %s is in the destination, but not paused in the source", m.Name)
 		}
 		if !m.DeletionTimestamp.IsZero() && (there[m.Name] == nil || there[m.Name].Status.Instance == nil) {
-			c.Errorf("machine %s is deleted at the source, and the destination does not have its instance", m.Name)
+			c.Errorf("machine %s is being deleted from the source, but the destination has not adopted its instance", m.Name)
 		}
 	}
 	for _, name := range []string{"web-1-a", "web-1-b", "alone"}[:c.size] {
 		if copied := there[name]; !here[name] && (copied == nil || copied.Status.Instance == nil) {
-			c.Errorf("machine %s is gone from the source, and the destination does not have its instance", name)
+			c.Errorf("machine %s is gone from the source, but the destination has not adopted its instance", name)
 		}
 	}
 	sets := &v1beta1.MachineSetList{}
 	c.must(c.destination.List(c.Context(), sets, client.InNamespace(c.namespace)))
 	if len(sets.Items) > 0 && taken < c.size {
-		c.Errorf("the destination has a set and %d of %d instances: it would replace the others", taken, c.size)
+		c.Errorf("the destination has a set and %d of %d instances, so it would replace the others", taken, c.size)
 	}
 }
 
-// arrived checks that all is at the destination as it was, and nothing at the source.
-func (c *clusters) arrived() {
+// checkArrived checks that the destination has all objects as they were, and the source has none.
+func (c *clusters) checkArrived() {
 	c.Helper()
 	left, err := backup.List(c.Context(), c.source, c.namespace, true)
 	c.must(err)
@@ -316,6 +318,6 @@ func (c *clusters) arrived() {
 	want := []string{"Secret/credentials", "MachineClass/small", "Machine/alone", "Machine/web-1-a", "Machine/web-1-b",
 		"MachineDisruptionBudget/web", "MachineSet/web-1", "MachineDeployment/web", "MachineHealthCheck/web"}
 	if !slices.Equal(names, want) {
-		c.Errorf("the destination has %v, want %v", names, want)
+		c.Errorf("the destination has %v, expected %v", names, want)
 	}
 }

@@ -25,7 +25,7 @@ const (
 	movedFrom = v1beta1.AnnotationMovedFrom
 )
 
-// key names an object of the clusters.
+// key identifies an object in a cluster.
 type key struct{ kind, namespace, name string }
 
 func keyOf(o *object) key { return key{o.GetKind(), o.GetNamespace(), o.GetName()} }
@@ -34,9 +34,9 @@ func nameOf(o *object) string {
 	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 }
 
-func moving(o *object) string { return o.GetAnnotations()[movingTo] }
+func destinationOf(o *object) string { return o.GetAnnotations()[movingTo] }
 
-// moved reports whether the destination has taken over the instance of a Machine.
+// moved reports whether the destination has adopted the instance of a Machine.
 func moved(o *object) bool { return o.GetAnnotations()[movedTo] != "" }
 
 func mark(o *object, annotation, value string) {
@@ -56,15 +56,15 @@ func machineOf(o *object) (*v1beta1.Machine, error) {
 	return m, nil
 }
 
-// fleet is what is moved, as it is at the source.
+// fleet is the set of objects to move, as they are in the source.
 type fleet struct {
-	// objects are in the order in which they are made at the destination.
+	// objects are in the order in which they are created in the destination.
 	objects []*object
-	// shared are those of them that something at the source needs that is not moved.
+	// shared are those objects that something that is not moved also needs.
 	shared map[key]bool
 }
 
-func (f *fleet) of(kinds ...string) (some []*object) {
+func (f *fleet) ofKinds(kinds ...string) (some []*object) {
 	for _, o := range f.objects {
 		if slices.Contains(kinds, o.GetKind()) {
 			some = append(some, o)
@@ -73,43 +73,44 @@ func (f *fleet) of(kinds ...string) (some []*object) {
 	return some
 }
 
-// gather reads the fleet at the source. What a move before has marked belongs to it, also where the deployment that
-// it was chosen by is gone.
+// gather reads the fleet from the source. Objects that an earlier run marked belong to it, even if the deployment by
+// which they were selected no longer exists.
 func (m *Move) gather(ctx context.Context) (*fleet, error) {
 	all, err := backup.List(ctx, m.Source, m.Namespace, true)
 	if err != nil {
-		return nil, fmt.Errorf("at the source: %w", err)
+		return nil, fmt.Errorf("in the source: %w", err)
 	}
 	if len(m.Deployments) == 0 {
 		return &fleet{objects: all}, nil
 	}
-	f := choose(all, m.Deployments, m.To)
+	f := selectDeployments(all, m.Deployments, m.To)
 	for _, name := range m.Deployments {
-		if err := m.known(ctx, f, name); err != nil {
+		if err := m.checkExists(ctx, f, name); err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
 }
 
-// known returns an error if neither cluster has the deployment of a name.
-func (m *Move) known(ctx context.Context, f *fleet, name string) error {
-	if slices.ContainsFunc(f.of("MachineDeployment"), func(o *object) bool { return o.GetName() == name }) {
+// checkExists returns an error if neither cluster has the deployment.
+func (m *Move) checkExists(ctx context.Context, f *fleet, name string) error {
+	if slices.ContainsFunc(f.ofKinds("MachineDeployment"), func(o *object) bool { return o.GetName() == name }) {
 		return nil
 	}
-	there := &v1beta1.MachineDeployment{}
-	switch err := m.Destination.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, there); {
+	existing := &v1beta1.MachineDeployment{}
+	switch err := m.Destination.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, existing); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return atDestination("read machinedeployment %s: %w", name, err)
-	case there.Annotations[movedFrom] == m.From:
+	case existing.Annotations[movedFrom] == m.From:
 		return nil
 	}
 	return fmt.Errorf("machinedeployment %q not found in namespace %q of the source", name, m.Namespace)
 }
 
-// choose returns the deployments of some names with all that belongs to them, and what is marked for the destination.
-func choose(all []*object, deployments []string, to string) *fleet {
+// selectDeployments returns the named deployments with all objects that belong to them, and the objects that are marked
+// for the destination.
+func selectDeployments(all []*object, deployments []string, to string) *fleet {
 	chosen := map[key]bool{}
 	owners := map[types.UID]bool{}
 	var chosenLabels []labels.Set
@@ -123,14 +124,14 @@ func choose(all []*object, deployments []string, to string) *fleet {
 			owner := metav1.GetControllerOfNoCopy(o)
 			byOwner := owner != nil && owners[owner.UID]
 			byLabel := owner == nil && slices.Contains(deployments, o.GetLabels()[v1beta1.LabelMachineDeployment])
-			if byName || byOwner || byLabel || moving(o) == to {
+			if byName || byOwner || byLabel || destinationOf(o) == to {
 				take(o)
 				owners[o.GetUID()] = true
 				chosenLabels = append(chosenLabels, machineLabels(o))
 			}
 		}
 	}
-	// What a chosen object needs is moved with it; what another one needs too stays as well.
+	// Objects that a selected object needs are moved with it. If another object needs them too, they also stay.
 	needed := map[key]bool{}
 	var otherLabels []labels.Set
 	for _, o := range all {
@@ -151,7 +152,7 @@ func choose(all []*object, deployments []string, to string) *fleet {
 	for _, o := range all {
 		switch o.GetKind() {
 		case "MachineClass":
-			if moving(o) == to {
+			if destinationOf(o) == to {
 				take(o)
 			}
 			for _, k := range references(o) {
@@ -163,7 +164,7 @@ func choose(all []*object, deployments []string, to string) *fleet {
 				}
 			}
 		case "MachineHealthCheck", "MachineDisruptionBudget":
-			if selects(o, chosenLabels) || moving(o) == to {
+			if selects(o, chosenLabels) || destinationOf(o) == to {
 				take(o)
 			}
 			if selects(o, otherLabels) {
@@ -173,7 +174,7 @@ func choose(all []*object, deployments []string, to string) *fleet {
 	}
 	f := &fleet{shared: map[key]bool{}}
 	for _, o := range all {
-		if o.GetKind() == "Secret" && moving(o) == to {
+		if o.GetKind() == "Secret" && destinationOf(o) == to {
 			take(o)
 		}
 		if chosen[keyOf(o)] {
@@ -184,7 +185,7 @@ func choose(all []*object, deployments []string, to string) *fleet {
 	return f
 }
 
-// references returns the class and the Secrets that an object names.
+// references returns the class and the Secrets that an object refers to.
 func references(o *object) (keys []key) {
 	refer := func(kind string, path ...string) {
 		if name, _, _ := unstructured.NestedString(o.Object, path...); name != "" {
@@ -202,7 +203,7 @@ func references(o *object) (keys []key) {
 	return keys
 }
 
-// machineLabels returns the labels of a Machine, or of those that an owner makes.
+// machineLabels returns the labels of a Machine, or of the Machines that an owner creates.
 func machineLabels(o *object) labels.Set {
 	if o.GetKind() == "Machine" {
 		return o.GetLabels()
@@ -211,7 +212,7 @@ func machineLabels(o *object) labels.Set {
 	return set
 }
 
-// selects reports whether a health check or a disruption budget is about machines with one of some sets of labels.
+// selects reports whether a health check or a disruption budget selects machines with one of the label sets.
 func selects(o *object, sets []labels.Set) bool {
 	written, _, _ := unstructured.NestedMap(o.Object, "spec", "selector")
 	typed := &metav1.LabelSelector{}

@@ -1,14 +1,14 @@
-// Package move takes a fleet from one control cluster to another while its machines serve: no instance is created,
-// deleted or restarted for it.
+// Package move moves a fleet from one control cluster to another while its machines keep running. It creates, deletes
+// and restarts no instance.
 //
-// One cluster acts on an instance at any time. The source is stopped first: what makes machines is frozen, and every
-// Machine is paused. Then the Machines are made at the destination, which takes their instances over from the source's
-// cluster id (package backup). A Machine is deleted at the source when the destination has taken its instance over, and
-// its finalizer is removed by the move, because a paused Machine is not torn down. Owners come to the destination after
-// the instances, so that nothing there replaces a machine that is on its way.
+// At any time, only one cluster acts on an instance. The source is stopped first: sets and deployments are frozen, and
+// every Machine is paused. Then the Machines are created in the destination, which adopts their instances from the
+// cluster ID of the source (package backup). A Machine is deleted from the source after the destination has adopted its
+// instance. The move removes its finalizer, because a paused Machine is not torn down. Sets and deployments are created
+// in the destination after the instances are adopted, so that nothing there replaces a machine that is being moved.
 //
-// Each step leaves its result in the objects of the source. A move that was interrupted anywhere is repeated, and goes
-// on from there.
+// Each step records its result in the objects of the source. A move that was interrupted at any point can be repeated,
+// and continues from there.
 package move
 
 import (
@@ -27,31 +27,30 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// Move is one fleet's way from a control cluster to another.
+// Move moves one fleet from a control cluster to another.
 type Move struct {
-	// Source and Destination are the two control clusters, whose objects are read without a cache.
+	// Source and Destination are clients of the two control clusters. They read without a cache.
 	Source, Destination client.Client
-	// From and To are their cluster ids: those by which the instances are tagged before and afterwards.
+	// From and To are the cluster IDs in the tags of the instances before and after the move.
 	From, To string
-	// Namespace is the one that is moved; empty means all.
+	// Namespace is the namespace to move. Empty means all.
 	Namespace string
-	// Deployments, if there are any, are the MachineDeployments of Namespace that are moved, with all that belongs to
-	// them. By default everything is.
+	// Deployments are the MachineDeployments in Namespace to move, with all objects that belong to them. If it is empty,
+	// everything is moved.
 	Deployments []string
-	// Until is how long the destination may take instances of the source over, by its clock.
+	// Until is the time, by the destination's clock, until which the destination may adopt instances of the source.
 	Until time.Time
-	// Interval is the time between two observations of what is waited for. Default one second.
+	// Interval is the time between two checks while waiting. Default: one second.
 	Interval time.Duration
-	// Report receives a sentence for each step, and for each change of what it waits for.
+	// Report receives a sentence for each step, and for each change of what the move waits for.
 	Report func(sentence string)
 }
 
-// Plan reads what is moved, and returns it with the reasons why that is not possible, if there are any. It changes
-// nothing.
+// Plan returns what would be moved, and the reasons why that is not possible, if any. It changes nothing.
 func (m *Move) Plan(ctx context.Context) (Plan, error) {
 	if m.From == m.To {
-		return Plan{}, fmt.Errorf("both clusters have the cluster id %s: each would take the other's instances for its own",
-			m.From)
+		return Plan{}, fmt.Errorf("both clusters have the cluster ID %s: each would treat the other's instances as its "+
+			"own", m.From)
 	}
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -64,8 +63,8 @@ func (m *Move) Plan(ctx context.Context) (Plan, error) {
 	return planOf(f, problems), nil
 }
 
-// Run moves the fleet, and returns when the source has nothing of it any more. It returns an error when ctx ends
-// before, and can then be called again with another Move.
+// Run moves the fleet and returns when nothing of it is left in the source. If ctx ends before, Run returns an error.
+// Another Move can then continue.
 func (m *Move) Run(ctx context.Context) error {
 	plan, err := m.Plan(ctx)
 	if err != nil {
@@ -79,11 +78,11 @@ func (m *Move) Run(ctx context.Context) error {
 			what string
 			run  func(context.Context) error
 		}{
-			{"Stopping the source: its sets and deployments are frozen, its machines paused.", m.stop},
-			{"Making Secrets, classes and machines at the destination.", m.copyMachines},
-			{"The destination takes the instances over.", m.handOver},
-			{"Making sets, deployments and health checks at the destination.", m.copyOwners},
-			{"Deleting at the source, without touching an instance.", m.remove},
+			{"Freezing the sets and deployments of the source, and pausing its machines.", m.stop},
+			{"Creating Secrets, classes and machines in the destination.", m.copyMachines},
+			{"The destination adopts the instances.", m.handOver},
+			{"Creating sets, deployments and health checks in the destination.", m.copyOwners},
+			{"Deleting the objects from the source. Instances and Nodes stay.", m.remove},
 		} {
 			m.Report(step.what)
 			if err := step.run(ctx); err != nil {
@@ -94,28 +93,27 @@ func (m *Move) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(f.of("Machine", "MachineSet", "MachineDeployment")) == 0 {
+		if len(f.ofKinds("Machine", "MachineSet", "MachineDeployment")) == 0 {
 			break
 		}
-		m.Report("More was made at the source meanwhile.")
+		m.Report("More objects were created in the source meanwhile. Repeating the steps for them.")
 	}
-	return m.endPermission(ctx)
+	return m.revokePermission(ctx)
 }
 
-// DestinationError is an error of the destination, and not of the source.
+// DestinationError is an error of the destination, not of the source.
 type DestinationError struct{ err error }
 
-func (e *DestinationError) Error() string { return "at the destination: " + e.err.Error() }
+func (e *DestinationError) Error() string { return "in the destination: " + e.err.Error() }
 
-// Unwrap returns what the destination said.
+// Unwrap returns the error of the destination.
 func (e *DestinationError) Unwrap() error { return e.err }
 
 func atDestination(format string, args ...any) error {
 	return &DestinationError{fmt.Errorf(format, args...)}
 }
 
-// await calls observe until it names nothing any more that is waited for. Another's write that came in between is
-// observed again.
+// await calls observe until it returns nothing more to wait for. It retries conflicts with the writes of other clients.
 func (m *Move) await(ctx context.Context, observe func(context.Context) (waiting []string, err error)) error {
 	interval := m.Interval
 	if interval <= 0 {
@@ -129,7 +127,7 @@ func (m *Move) await(ctx context.Context, observe func(context.Context) (waiting
 		switch {
 		case apierrors.IsConflict(err):
 		case err != nil && ctx.Err() != nil && last != "":
-			return fmt.Errorf("%w. It waited for %s", ctx.Err(), last)
+			return fmt.Errorf("%w while waiting for %s", ctx.Err(), last)
 		case err != nil:
 			return err
 		case len(waiting) == 0:
@@ -141,24 +139,24 @@ func (m *Move) await(ctx context.Context, observe func(context.Context) (waiting
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w. It waited for %s", ctx.Err(), last)
+			return fmt.Errorf("%w while waiting for %s", ctx.Err(), last)
 		case <-ticker.C:
 		}
 	}
 }
 
-// mostNamed is how many of those that are waited for are named.
-const mostNamed = 3
+// maxNamed is the maximum number of reasons that a report names.
+const maxNamed = 3
 
 func summary(waiting []string) string {
-	text := strings.Join(waiting[:min(len(waiting), mostNamed)], "; ")
-	if more := len(waiting) - mostNamed; more > 0 {
+	text := strings.Join(waiting[:min(len(waiting), maxNamed)], "; ")
+	if more := len(waiting) - maxNamed; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text
 }
 
-// copyMachines makes at the destination what a Machine needs, and the Machines whose instances it has not taken over.
+// copyMachines creates in the destination the objects that Machines need, and then the Machines.
 func (m *Move) copyMachines(ctx context.Context) error {
 	if err := m.copy(ctx, "Secret", "MachineClass"); err != nil {
 		return err
@@ -166,28 +164,29 @@ func (m *Move) copyMachines(ctx context.Context) error {
 	return m.copy(ctx, "Machine")
 }
 
-// copyOwners makes at the destination what makes and replaces machines, and before that what limits it.
+// copyOwners creates in the destination the objects that create and replace machines.
 func (m *Move) copyOwners(ctx context.Context) error {
 	if err := m.copy(ctx, "MachineDisruptionBudget"); err != nil {
-		return err // Owners replace machines: what limits that has to be there before them.
+		return err // Budgets limit the replacement of machines, so they must exist before the owners.
 	}
 	return m.copy(ctx, "MachineSet", "MachineDeployment", "MachineHealthCheck")
 }
 
-// copy makes the objects of some kinds at the destination. What is there stays as it is, but for the permission of a
-// class.
+// copy creates the objects of some kinds in the destination. Existing objects stay unchanged, except for the permission
+// of a class to adopt instances.
 func (m *Move) copy(ctx context.Context, kinds ...string) error {
 	f, err := m.gather(ctx)
 	if err != nil {
 		return err
 	}
-	if err := m.makeNamespaces(ctx, f); err != nil {
+	if err := m.createNamespaces(ctx, f); err != nil {
 		return err
 	}
-	made := backup.Of(slices.DeleteFunc(f.of(kinds...), func(o *object) bool {
+	made := backup.Of(slices.DeleteFunc(f.ofKinds(kinds...), func(o *object) bool {
 		switch o.GetKind() {
 		case "Machine", "MachineSet", "MachineDeployment":
-			return moving(o) != m.To || moved(o) // It was made meanwhile and not stopped, or is there already.
+			// The object was created meanwhile and is not stopped, or its Machine is already moved.
+			return destinationOf(o) != m.To || moved(o)
 		}
 		return false
 	}))
@@ -204,14 +203,14 @@ func (m *Move) copy(ctx context.Context, kinds ...string) error {
 		return atDestination("%w", err)
 	}
 	if len(conflicts) > 0 {
-		return fmt.Errorf("machines with these names exist at the destination and have other instances: %s",
+		return fmt.Errorf("machines with these names exist in the destination and have other instances: %s",
 			strings.Join(conflicts, ", "))
 	}
 	return nil
 }
 
-// makeNamespaces makes those namespaces of the fleet that the destination lacks, as far as that may be known.
-func (m *Move) makeNamespaces(ctx context.Context, f *fleet) error {
+// createNamespaces creates the namespaces of the fleet that do not exist in the destination.
+func (m *Move) createNamespaces(ctx context.Context, f *fleet) error {
 	done := map[string]bool{}
 	for _, o := range f.objects {
 		name := o.GetNamespace()
@@ -221,24 +220,24 @@ func (m *Move) makeNamespaces(ctx context.Context, f *fleet) error {
 		done[name] = true
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if err := m.Destination.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); !apierrors.IsNotFound(err) {
-			continue // It is there, or an object in it reports the error.
+			continue // The namespace exists. If it cannot be read, the creation of its objects reports the error.
 		}
 		if err := m.Destination.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-			return atDestination("make namespace %s: %w", name, err)
+			return atDestination("create namespace %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// Plan is what a Move does.
+// Plan is the result of Move.Plan.
 type Plan struct {
-	// Moved counts the objects by their kinds, Shared names what is copied and stays at the source too, because
-	// something there needs it.
+	// Moved counts the objects to move by kind. Shared names objects that are copied and also stay in the source, because
+	// something there needs them.
 	Moved  map[string]int
 	Shared []string
-	// Waiting are the machines that have to settle before they are moved, with the reason.
+	// Waiting names the machines that the move would wait for, with the reason.
 	Waiting []string
-	// Problems are the reasons why nothing is moved.
+	// Problems are the reasons why nothing can be moved.
 	Problems []string
 }
 
@@ -250,20 +249,20 @@ func planOf(f *fleet, problems []string) Plan {
 			continue
 		}
 		p.Moved[o.GetKind()]++
-		if o.GetKind() != "Machine" || moving(o) != "" {
+		if o.GetKind() != "Machine" || destinationOf(o) != "" {
 			continue
 		}
 		machine, err := machineOf(o)
 		if err != nil {
 			p.Problems = append(p.Problems, err.Error())
-		} else if why := unsettled(machine); why != "" {
+		} else if why := unfinished(machine); why != "" {
 			p.Waiting = append(p.Waiting, why)
 		}
 	}
 	return p
 }
 
-// String says in one line how much is moved.
+// String returns the number of objects to move on one line.
 func (p Plan) String() string {
 	var parts []string
 	for _, kind := range backup.Kinds() {

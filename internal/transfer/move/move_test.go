@@ -16,32 +16,32 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A command that is killed right after each of its writes, and repeated each time, finishes. clusters judges after each
-// write that the fleet is safe.
+// A command that is killed right after each of its writes finishes if it is repeated. clusters checks after each write
+// that the fleet is safe.
 //
 // Rules: move-is-repeatable, move-stops-source-first and move-owners-come-last.
-func TestAMoveThatIsKilledAfterEachWriteIsFinishedByRepeatingIt(t *testing.T) {
+// Rules: move-is-repeatable, move-stops-source-first and move-owners-come-last.
+func TestMoveThatIsKilledAfterEachWriteCanBeRepeated(t *testing.T) {
 	c := newClusters(t)
 	c.fleet()
 	c.killAt = 1
 	times := 0
 	for err := c.move(); err != nil; err = c.move() {
 		if times++; !errors.Is(err, errKilled) || times > 100 {
-			t.Fatalf("killed %d times: %v\n%s", times, err, strings.Join(c.said, "\n"))
+			t.Fatalf("killed %d times: %v\n%s", times, err, strings.Join(c.reports, "\n"))
 		}
 	}
-	c.arrived()
+	c.checkArrived()
 	if times < 25 {
-		t.Errorf("the move took %d writes, which is too few to show anything", times)
+		t.Errorf("the move took %d writes, too few for this test", times)
 	}
 }
 
-// Nor does a repetition of a finished one do anything.
-func TestAFinishedMoveIsRepeatedWithoutAWrite(t *testing.T) {
+func TestRepeatingFinishedMoveWritesNothing(t *testing.T) {
 	c := newClusters(t)
 	c.fleet()
 	c.must(c.move())
-	c.arrived()
+	c.checkArrived()
 	c.must(c.move())
 	if c.writes > 0 {
 		t.Errorf("%d writes", c.writes)
@@ -49,15 +49,15 @@ func TestAFinishedMoveIsRepeatedWithoutAWrite(t *testing.T) {
 }
 
 // Rule: move-refuses-before-it-acts.
-func TestWhatIsInTheWayIsReportedBeforeAnythingIsChanged(t *testing.T) {
+func TestProblemsAreReportedBeforeAnythingIsChanged(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare  func(*clusters, *Move)
 		mentions string
 	}{
-		"a machine that a person paused": {func(c *clusters, _ *Move) {
+		"a machine that a user paused": {func(c *clusters, _ *Move) {
 			c.annotate("alone", v1beta1.AnnotationPaused, "")
-		}, "is paused, and its instance would not be taken over"},
-		"a machine that is on its way to another cluster": {func(c *clusters, _ *Move) {
+		}, "is paused, so its instance would not be adopted"},
+		"a machine that is being moved to another cluster": {func(c *clusters, _ *Move) {
 			c.annotate("alone", movingTo, "a-third")
 		}, "is being moved to cluster a-third"},
 		"a machine without a class": {func(c *clusters, _ *Move) {
@@ -66,20 +66,20 @@ func TestWhatIsInTheWayIsReportedBeforeAnythingIsChanged(t *testing.T) {
 			m.Namespace, m.Name, m.Finalizers = c.namespace, "inline", []string{v1beta1.MachineFinalizer}
 			c.must(c.source.Create(c.Context(), m))
 		}, "inline has no class"},
-		"another class of that name": {func(c *clusters, _ *Move) {
+		"another class with that name": {func(c *clusters, _ *Move) {
 			class := &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Provider: "sim",
 				ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Else"}`)}}}
 			class.Namespace, class.Name = c.namespace, "small"
-			c.createThere(class)
+			c.createInDestination(class)
 		}, "the destination has another MachineClass"},
-		"a deployment of that name": {func(c *clusters, _ *Move) {
+		"a deployment with that name": {func(c *clusters, _ *Move) {
 			d := &v1beta1.MachineDeployment{}
 			c.must(c.source.Get(c.Context(), client.ObjectKey{Namespace: c.namespace, Name: "web"}, d))
 			d.ResourceVersion, d.Spec.Replicas = "", ptr.To[int32](0)
-			c.createThere(d)
+			c.createInDestination(d)
 		}, "the destination has another MachineDeployment"},
-		"one cluster":    {func(_ *clusters, m *Move) { m.Destination = m.Source }, "are the same cluster"},
-		"one cluster id": {func(_ *clusters, m *Move) { m.To = m.From }, "both clusters have the cluster id"},
+		"same cluster":    {func(_ *clusters, m *Move) { m.Destination = m.Source }, "are the same cluster"},
+		"same cluster ID": {func(_ *clusters, m *Move) { m.To = m.From }, "both clusters have the cluster ID"},
 		"a deployment that does not exist": {func(_ *clusters, m *Move) { m.Deployments = []string{"web", "wbe"} },
 			`machinedeployment "wbe" not found`},
 	} {
@@ -89,7 +89,7 @@ func TestWhatIsInTheWayIsReportedBeforeAnythingIsChanged(t *testing.T) {
 			m := c.prepared()
 			test.prepare(c, m)
 			if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.mentions) {
-				t.Errorf("got %v, want %q", err, test.mentions)
+				t.Errorf("got %v, expected %q", err, test.mentions)
 			}
 			if c.writes > 0 {
 				t.Errorf("%d writes", c.writes)
@@ -110,24 +110,25 @@ func (c *clusters) annotate(machine, key, value string) {
 	c.must(c.source.Patch(c.Context(), m, client.MergeFrom(before)))
 }
 
-func (c *clusters) createThere(o client.Object) {
+func (c *clusters) createInDestination(o client.Object) {
 	c.Helper()
-	c.must(c.prepared().makeNamespaces(c.Context(), &fleet{objects: []*object{{Object: map[string]any{
+	c.must(c.prepared().createNamespaces(c.Context(), &fleet{objects: []*object{{Object: map[string]any{
 		"metadata": map[string]any{"namespace": c.namespace}}}}}))
 	c.writes = 0
 	c.must(c.destination.Create(c.Context(), o))
 }
 
-// The processes of the source have to show that they know, or nothing is made at the destination.
+// If the processes of the source do not confirm that they have stopped, nothing is created in the destination.
 //
 // Rule: move-stops-source-first.
-func TestNothingIsMadeBeforeTheSourceShowsThatItStands(t *testing.T) {
+// Rule: move-stops-source-first.
+func TestNothingIsCreatedBeforeTheSourceIsStopped(t *testing.T) {
 	for name, wanted := range map[string]struct {
 		begin func(*clusters)
 		waits string
 	}{
-		"nothing runs":     {func(*clusters) {}, "has to be Frozen by machinist-manager"},
-		"no provider runs": {(*clusters).freezeAll, "has to be Paused by the provider's process"},
+		"nothing runs":     {func(*clusters) {}, "whose freeze machinist-manager of the source has not confirmed"},
+		"no provider runs": {(*clusters).freezeAll, "whose pause the provider of the source has not confirmed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClusters(t)
@@ -141,7 +142,7 @@ func TestNothingIsMadeBeforeTheSourceShowsThatItStands(t *testing.T) {
 				wanted.begin(c)
 				waits = waits || strings.Contains(sentence, wanted.waits)
 			}
-			c.onList = func() { // Long enough that it would have gone on.
+			c.onList = func() { // long enough for the move to continue by mistake
 				if waits {
 					if lists++; lists == 100 {
 						cancel()
@@ -152,7 +153,7 @@ func TestNothingIsMadeBeforeTheSourceShowsThatItStands(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if there := c.machines(c.destination); len(there) > 0 {
-				t.Errorf("%d machines are at the destination", len(there))
+				t.Errorf("%d machines are in the destination", len(there))
 			}
 		})
 	}
@@ -167,17 +168,18 @@ func (c *clusters) freezeAll() {
 	c.freeze(&deployments.Items[0], &deployments.Items[0].Status.Conditions)
 }
 
-// A machine that is launched, replaced or deleted is finished by the source.
+// The source finishes a machine that is being launched, replaced or deleted.
 //
 // Rule: move-waits-for-work-under-way.
-func TestAMachineWithWorkUnderWayIsNotPaused(t *testing.T) {
+// Rule: move-waits-for-work-under-way.
+func TestMachineWithWorkUnderWayIsNotPaused(t *testing.T) {
 	running := func() *v1beta1.Machine {
 		m := &v1beta1.Machine{Spec: v1beta1.MachineSpec{ProviderID: "sim://a/b/c"}}
 		m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning}
 		return m
 	}
-	if why := unsettled(running()); why != "" {
-		t.Errorf("a running machine %s", why)
+	if why := unfinished(running()); why != "" {
+		t.Errorf("a running machine counts as unfinished: %s", why)
 	}
 	for name, change := range map[string]func(*v1beta1.Machine){
 		"is being deleted": func(m *v1beta1.Machine) { m.DeletionTimestamp = ptr.To(metav1.Now()) },
@@ -189,19 +191,19 @@ func TestAMachineWithWorkUnderWayIsNotPaused(t *testing.T) {
 	} {
 		m := running()
 		change(m)
-		if why := unsettled(m); !strings.Contains(why, name) {
-			t.Errorf("got %q, want %q", why, name)
+		if why := unfinished(m); !strings.Contains(why, name) {
+			t.Errorf("got %q, expected %q", why, name)
 		}
 	}
 	updating := running()
 	setCondition(&updating.Status.Conditions, v1beta1.ConditionUpToDate, false)
-	if why := unsettled(updating); !strings.Contains(why, "is not up to date") {
-		t.Errorf("of one that is updated: %q", why)
+	if why := unfinished(updating); !strings.Contains(why, "is not up to date") {
+		t.Errorf("a machine that is being updated: %q", why)
 	}
 }
 
-// A machine without an instance is waited for by name, and moved as soon as it has one.
-func TestAMachineThatIsLaunchedMeanwhileIsMovedToo(t *testing.T) {
+// The move waits for a machine without an instance, and moves it after it has one.
+func TestMachineThatIsBeingLaunchedIsMovedLater(t *testing.T) {
 	c := newClusters(t)
 	c.fleet()
 	late := &v1beta1.Machine{Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}}
@@ -213,7 +215,7 @@ func TestAMachineThatIsLaunchedMeanwhileIsMovedToo(t *testing.T) {
 		if strings.Contains(sentence, "alone-too, which has no instance yet") && !waited {
 			waited = true
 			if n := len(c.machines(c.destination)); n > 0 {
-				t.Errorf("%d machines are at the destination before all are paused", n)
+				t.Errorf("%d machines are in the destination before all are paused", n)
 			}
 			late.Spec.ProviderID = "sim://a/b/late"
 			c.must(c.source.Update(t.Context(), late))
@@ -222,99 +224,99 @@ func TestAMachineThatIsLaunchedMeanwhileIsMovedToo(t *testing.T) {
 	}
 	c.must(m.Run(t.Context()))
 	if !waited {
-		t.Error("it did not wait")
+		t.Error("the move did not wait")
 	}
 	if n := len(c.machines(c.source)); n > 0 {
-		t.Errorf("%d machines are left", n)
+		t.Errorf("%d machines remain in the source", n)
 	}
 }
 
-// Who ends the pause of a machine on its way ends the move.
-func TestAnEndedPauseStopsTheMove(t *testing.T) {
+func TestEndedPauseStopsTheMove(t *testing.T) {
 	c := newClusters(t)
 	c.fleet()
 	m := c.prepared()
 	m.Report = func(sentence string) {
-		if sentence != "Making sets, deployments and health checks at the destination." {
+		if sentence != "Creating sets, deployments and health checks in the destination." {
 			return
 		}
 		for _, machine := range c.machines(c.source) {
 			if machine.Name == "alone" {
 				before := machine.DeepCopy()
 				delete(machine.Annotations, v1beta1.AnnotationPaused)
-				c.idle, c.unjudged = true, "alone"
+				c.idle, c.exempt = true, "alone"
 				c.must(c.source.Patch(t.Context(), &machine, client.MergeFrom(before)))
 			}
 		}
 	}
-	want := "the pause of Machine " + c.namespace + "/alone was ended"
+	want := "the pause of Machine " + c.namespace + "/alone ended"
 	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}
 	for _, machine := range c.machines(c.source) {
 		if machine.Name == "alone" && !slices.Contains(machine.Finalizers, v1beta1.MachineFinalizer) {
-			t.Error("the move took the finalizer off a machine that the source acts on")
+			t.Error("the move removed the finalizer of a machine on which the source acts")
 		}
 	}
 }
 
-// A deployment moves with what is its own; what others need stays as well.
+// A deployment is moved with the objects that belong to it. Objects that others need too also stay.
 //
 // Rule: move-takes-what-belongs.
-func TestAChosenDeploymentMovesWithWhatBelongsToIt(t *testing.T) {
+// Rule: move-takes-what-belongs.
+func TestDeploymentIsMovedWithObjectsThatBelongToIt(t *testing.T) {
 	c := newClusters(t)
 	c.fleet()
 	c.size = 2
 	c.must(c.move("web"))
 	if n := len(c.machines(c.destination)); n != 2 {
-		t.Errorf("%d machines are at the destination, want the 2 of the deployment", n)
+		t.Errorf("%d machines are in the destination, expected the 2 of the deployment", n)
 	}
 	left, err := c.prepared().gather(t.Context())
 	c.must(err)
 	var names []string
 	for _, o := range left.objects {
 		names = append(names, fmt.Sprintf("%s/%s", o.GetKind(), o.GetName()))
-		if value := moving(o); value != "" {
+		if value := destinationOf(o); value != "" {
 			t.Errorf("%s is marked as moving to %s", nameOf(o), value)
 		}
 	}
-	// The machine without an owner has the class, and that the Secret.
+	// The machine without an owner needs the class, and the class needs the Secret.
 	if want := []string{"Secret/credentials", "MachineClass/small", "Machine/alone"}; !slices.Equal(names, want) {
-		t.Errorf("the source has %v, want %v", names, want)
+		t.Errorf("the source has %v, expected %v", names, want)
 	}
 	c.must(c.move("web"))
 	c.must(c.move())
-	c.arrived()
+	c.checkArrived()
 }
 
-// The words for an instance that the destination does not take over say why.
-func TestAWaitForTheDestinationHasItsReason(t *testing.T) {
+func TestWaitForAdoptionNamesTheReason(t *testing.T) {
 	source := &v1beta1.Machine{Spec: v1beta1.MachineSpec{ProviderID: "sim://a/b/c"}}
 	source.Status.NodeRef = &v1beta1.NodeRef{Name: "node"}
 	copied := source.DeepCopy()
 	copied.Status = v1beta1.MachineStatus{}
 	setCondition(&copied.Status.Conditions, v1beta1.ConditionLaunched, false)
 	copied.Status.Conditions[0].Reason = v1beta1.ReasonAdoptionRefused
-	if why, err := notTakenOver(source, copied); err != nil || !strings.Contains(why, v1beta1.ReasonAdoptionRefused) {
+	if why, err := waitForAdoption(source, copied); err != nil || !strings.Contains(why, v1beta1.ReasonAdoptionRefused) {
 		t.Errorf("refused: %q, %v", why, err)
 	}
 	copied.Status.Instance = &v1beta1.InstanceStatus{}
-	if why, err := notTakenOver(source, copied); err != nil || !strings.Contains(why, "same target cluster") {
-		t.Errorf("without its node: %q, %v", why, err)
+	if why, err := waitForAdoption(source, copied); err != nil || !strings.Contains(why, "same target cluster") {
+		t.Errorf("without its Node: %q, %v", why, err)
 	}
 	copied.Status.NodeRef = source.Status.NodeRef
-	if why, err := notTakenOver(source, copied); err != nil || why != "" {
-		t.Errorf("taken over: %q, %v", why, err)
+	if why, err := waitForAdoption(source, copied); err != nil || why != "" {
+		t.Errorf("adopted: %q, %v", why, err)
 	}
-	if _, err := notTakenOver(source, nil); err == nil {
-		t.Error("a copy that is gone is no error")
+	if _, err := waitForAdoption(source, nil); err == nil {
+		t.Error("a missing copy is not an error")
 	}
 	source.DeletionTimestamp = ptr.To(metav1.Now())
-	if _, err := notTakenOver(source, nil); err == nil || !strings.Contains(err.Error(), "deleted before it was moved") {
+	if _, err := waitForAdoption(source, nil); err == nil || !strings.Contains(err.Error(), "deleted from the source "+
+		"before it was moved") {
 		t.Errorf("deleted meanwhile: %v", err)
 	}
 	copied.Spec.ProviderID = "another"
-	if _, err := notTakenOver(source, copied); err == nil || !strings.Contains(err.Error(), "another instance") {
+	if _, err := waitForAdoption(source, copied); err == nil || !strings.Contains(err.Error(), "another instance") {
 		t.Errorf("another instance: %v", err)
 	}
 }

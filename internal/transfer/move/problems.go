@@ -13,14 +13,14 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// problems returns why the fleet cannot be moved as it is.
+// problems returns the reasons why the fleet cannot be moved.
 func (m *Move) problems(ctx context.Context, f *fleet) (problems []string, err error) {
 	for _, o := range f.objects {
-		if to := moving(o); to != "" && to != m.To {
+		if to := destinationOf(o); to != "" && to != m.To {
 			problems = append(problems, fmt.Sprintf("%s is being moved to cluster %s", nameOf(o), to))
 			continue
 		}
-		if o.GetKind() != "Machine" || moving(o) != "" {
+		if o.GetKind() != "Machine" || destinationOf(o) != "" {
 			continue
 		}
 		machine, err := machineOf(o)
@@ -28,19 +28,19 @@ func (m *Move) problems(ctx context.Context, f *fleet) (problems []string, err e
 		case err != nil:
 			return nil, err
 		case machine.Spec.ClassRef == nil:
-			problems = append(problems, fmt.Sprintf("%s has no class, and only a class can permit that its instance is taken "+
-				"over", nameOf(o)))
+			problems = append(problems, fmt.Sprintf("%s has no class, and only a class can permit the adoption of its "+
+				"instance", nameOf(o)))
 		case machinestate.Paused(machine):
-			problems = append(problems, fmt.Sprintf("%s is paused, and its instance would not be taken over: take the "+
-				"annotation %s off", nameOf(o), pausedBy(machine)))
+			problems = append(problems, fmt.Sprintf("%s is paused, so its instance would not be adopted: remove the "+
+				"annotation %s", nameOf(o), pausedBy(machine)))
 		}
 	}
-	there, err := m.atDestination(ctx, f)
+	existing, err := m.existingInDestination(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range f.objects {
-		if why := m.collision(o, there[keyOf(o)]); why != "" {
+		if why := m.collision(o, existing[keyOf(o)]); why != "" {
 			problems = append(problems, why)
 		}
 	}
@@ -54,51 +54,52 @@ func pausedBy(m *v1beta1.Machine) string {
 	return v1beta1.AnnotationClusterAPIPaused
 }
 
-// atDestination returns what the destination has under the names of the fleet.
-func (m *Move) atDestination(ctx context.Context, f *fleet) (map[key]*object, error) {
+// existingInDestination returns the objects in the destination that have names of the fleet.
+func (m *Move) existingInDestination(ctx context.Context, f *fleet) (map[key]*object, error) {
 	all, err := backup.List(ctx, m.Destination, m.Namespace, false)
 	if err != nil {
 		return nil, atDestination("%w", err)
 	}
-	there := map[key]*object{}
+	existing := map[key]*object{}
 	for _, o := range all {
-		there[keyOf(o)] = o
+		existing[keyOf(o)] = o
 	}
-	for _, secret := range f.of("Secret") {
-		// One without the label that says what it is for is in the way as well.
+	for _, secret := range f.ofKinds("Secret") {
+		// A Secret without the label for its use was not listed, but also has the name.
 		found := &object{}
 		found.SetGroupVersionKind(secret.GroupVersionKind())
 		switch err := m.Destination.Get(ctx, client.ObjectKeyFromObject(secret), found); {
 		case err == nil:
-			there[keyOf(secret)] = found
+			existing[keyOf(secret)] = found
 		case !apierrors.IsNotFound(err):
 			return nil, atDestination("read %s: %w", nameOf(secret), err)
 		}
 	}
-	return there, nil
+	return existing, nil
 }
 
-// collision says why an object of the fleet cannot be at the destination beside what has its name there, if anything.
-func (m *Move) collision(o, there *object) string {
+// collision returns why an object of the fleet cannot be created in the destination next to the existing one, or "".
+func (m *Move) collision(o, existing *object) string {
 	switch {
-	case there == nil:
+	case existing == nil:
 		return ""
-	case there.GetUID() == o.GetUID():
+	case existing.GetUID() == o.GetUID():
 		return "source and destination are the same cluster"
-	case there.GetAnnotations()[movedFrom] == m.From:
-		return "" // An earlier run made it.
+	case existing.GetAnnotations()[movedFrom] == m.From:
+		return "" // An earlier run created it.
 	}
 	switch o.GetKind() {
 	case "Machine":
-		// Restored by hand, or by an older move: the copy tells when it has another instance.
-		if o.Object["spec"].(map[string]any)["providerID"] == there.Object["spec"].(map[string]any)["providerID"] {
+		// The Machine was restored by hand or by an earlier move. If it has another instance, copying it reports the
+		// conflict.
+		if o.Object["spec"].(map[string]any)["providerID"] == existing.Object["spec"].(map[string]any)["providerID"] {
 			return ""
 		}
 	case "Secret", "MachineClass", "MachineHealthCheck", "MachineDisruptionBudget":
-		if equality.Semantic.DeepEqual(o.Object["spec"], there.Object["spec"]) &&
-			equality.Semantic.DeepEqual(o.Object["data"], there.Object["data"]) {
+		if equality.Semantic.DeepEqual(o.Object["spec"], existing.Object["spec"]) &&
+			equality.Semantic.DeepEqual(o.Object["data"], existing.Object["data"]) {
 			return ""
 		}
 	}
-	return fmt.Sprintf("the destination has another %s", nameOf(o))
+	return fmt.Sprintf("the destination has another %s: rename or delete it", nameOf(o))
 }

@@ -14,9 +14,9 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// handOver deletes each Machine at the source whose instance the destination has taken over, and returns when that is
-// so of all. They stay, being paused and protected by their finalizer, until their owners are gone: a set must not be
-// left without machines before the destination has a set.
+// handOver deletes each Machine from the source whose instance the destination has adopted, and returns when that is
+// true of all. The Machines stay in deletion, paused and with their finalizer, until their owners are gone: a set in
+// the source must not be without machines before the destination has the set.
 func (m *Move) handOver(ctx context.Context) error { return m.await(ctx, m.handOverOnce) }
 
 func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
@@ -28,23 +28,23 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 	if err := m.Destination.List(ctx, list, client.InNamespace(m.Namespace)); err != nil {
 		return nil, atDestination("list machines: %w", err)
 	}
-	there := map[client.ObjectKey]*v1beta1.Machine{}
+	existing := map[client.ObjectKey]*v1beta1.Machine{}
 	for i := range list.Items {
-		there[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+		existing[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
 	}
-	for _, o := range f.of("Machine") {
+	for _, o := range f.ofKinds("Machine") {
 		machine, err := machineOf(o)
 		if err != nil {
 			return nil, err
 		}
 		if !moved(o) {
-			if moving(o) != m.To {
-				continue // It was made meanwhile, and is moved when all others are.
+			if destinationOf(o) != m.To {
+				continue // The Machine was created meanwhile. It is moved after the others.
 			}
 			if !machinestate.Paused(machine) {
-				return nil, resumed(o)
+				return nil, resumedError(o)
 			}
-			why, err := notTakenOver(machine, there[client.ObjectKeyFromObject(o)])
+			why, err := waitForAdoption(machine, existing[client.ObjectKeyFromObject(o)])
 			if err != nil {
 				return nil, err
 			}
@@ -59,51 +59,51 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 		if o.GetDeletionTimestamp() != nil {
 			continue
 		}
-		// Of that version the Machine is paused, and its instance the destination's.
+		// In this version, the Machine is paused and the destination owns its instance.
 		err = m.Source.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID()),
 			ResourceVersion: ptr.To(o.GetResourceVersion())})
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("at the source: delete %s: %w", nameOf(o), err)
+			return nil, fmt.Errorf("in the source: delete %s: %w", nameOf(o), err)
 		}
 	}
 	return waiting, nil
 }
 
-// notTakenOver says what a Machine of the source waits for until its instance is that of its copy; empty if it is.
-func notTakenOver(source, copied *v1beta1.Machine) (string, error) {
+// waitForAdoption returns what a Machine of the source waits for until the destination has adopted its instance, or "".
+func waitForAdoption(source, copied *v1beta1.Machine) (string, error) {
 	name := source.Namespace + "/" + source.Name
 	switch {
 	case copied == nil && !source.DeletionTimestamp.IsZero():
-		return "", fmt.Errorf("the source's Machine %s was deleted before it was moved: take the annotation %s off, so that "+
-			"the source removes its instance", name, v1beta1.AnnotationPaused)
+		return "", fmt.Errorf("machine %s was deleted from the source before it was moved: remove the annotation %s, so "+
+			"that the source deletes its instance", name, v1beta1.AnnotationPaused)
 	case copied == nil:
-		return "", fmt.Errorf("the destination's Machine %s is gone, and it is not known whether its instance is: repeat "+
-			"the command, which makes it again, or delete the Machine of the source", name)
+		return "", fmt.Errorf("machine %s does not exist in the destination any more, and its instance may be gone: "+
+			"repeat the command to create the Machine again, or delete it from the source", name)
 	case copied.Spec.ProviderID != source.Spec.ProviderID:
-		return "", fmt.Errorf("the destination's Machine %s has another instance", name)
+		return "", fmt.Errorf("machine %s has another instance in the destination than in the source", name)
 	case copied.Status.Instance == nil || copied.Adopting():
-		return fmt.Sprintf("the destination's Machine %s to take its instance over (%s)", name,
+		return fmt.Sprintf("the destination to adopt the instance of Machine %s (%s)", name,
 			messageOf(copied, v1beta1.ConditionLaunched)), nil
 	case source.Status.NodeRef != nil && copied.Status.NodeRef == nil:
-		return fmt.Sprintf("the destination's Machine %s to find its node %s: both control clusters must have the same "+
+		return fmt.Sprintf("Machine %s of the destination to find its Node %s: both control clusters must have the same "+
 			"target cluster", name, source.Status.NodeRef.Name), nil
 	}
 	return "", nil
 }
 
-// remove deletes at the source what the destination has. Owners go first, so that nothing makes a machine.
+// remove deletes from the source what the destination has. Owners are deleted first, so that they create no machines.
 func (m *Move) remove(ctx context.Context) error {
 	for _, kind := range []string{"MachineHealthCheck", "MachineDeployment", "MachineSet", "MachineDisruptionBudget"} {
 		if err := m.await(ctx, func(ctx context.Context) ([]string, error) { return m.delete(ctx, kind) }); err != nil {
 			return err
 		}
 	}
-	if err := m.await(ctx, m.release); err != nil {
+	if err := m.await(ctx, m.removeFinalizers); err != nil {
 		return err
 	}
 	f, err := m.gather(ctx)
-	if err != nil || len(f.of("Machine", "MachineSet", "MachineDeployment")) > 0 {
-		return err // They need the rest.
+	if err != nil || len(f.ofKinds("Machine", "MachineSet", "MachineDeployment")) > 0 {
+		return err // These objects need the classes and Secrets.
 	}
 	for _, kind := range []string{"MachineClass", "Secret"} {
 		if err := m.await(ctx, func(ctx context.Context) ([]string, error) { return m.delete(ctx, kind) }); err != nil {
@@ -113,34 +113,35 @@ func (m *Move) remove(ctx context.Context) error {
 	return nil
 }
 
-// delete deletes what is left of a kind, and names it.
+// delete deletes the remaining objects of a kind, and returns their names.
 func (m *Move) delete(ctx context.Context, kind string) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range f.of(kind) {
-		if f.shared[keyOf(o)] || moving(o) != m.To {
+	for _, o := range f.ofKinds(kind) {
+		if f.shared[keyOf(o)] || destinationOf(o) != m.To {
 			continue
 		}
 		if o.GetDeletionTimestamp() == nil {
 			err := m.Source.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID())})
 			if client.IgnoreNotFound(err) != nil {
-				return nil, fmt.Errorf("at the source: delete %s: %w", nameOf(o), err)
+				return nil, fmt.Errorf("in the source: delete %s: %w", nameOf(o), err)
 			}
 		}
-		waiting = append(waiting, fmt.Sprintf("%s of the source to be gone", nameOf(o)))
+		waiting = append(waiting, fmt.Sprintf("%s to be deleted from the source", nameOf(o)))
 	}
 	return waiting, nil
 }
 
-// release removes our finalizer from the Machines whose instances are the destination's, and names those that are left.
-func (m *Move) release(ctx context.Context) (waiting []string, err error) {
+// removeFinalizers removes Machinist's finalizer from the Machines whose instances the destination has adopted. It
+// returns those that have other finalizers.
+func (m *Move) removeFinalizers(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range f.of("Machine") {
+	for _, o := range f.ofKinds("Machine") {
 		if !moved(o) || o.GetDeletionTimestamp() == nil {
 			continue
 		}
@@ -149,7 +150,7 @@ func (m *Move) release(ctx context.Context) (waiting []string, err error) {
 			return nil, err
 		}
 		if !machinestate.Paused(machine) {
-			return nil, resumed(o)
+			return nil, resumedError(o)
 		}
 		left := slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { return f == v1beta1.MachineFinalizer })
 		if len(left) < len(o.GetFinalizers()) {
@@ -158,14 +159,14 @@ func (m *Move) release(ctx context.Context) (waiting []string, err error) {
 			}
 		}
 		if len(left) > 0 {
-			waiting = append(waiting, fmt.Sprintf("the finalizers %v of others to be removed from %s", left, nameOf(o)))
+			waiting = append(waiting, fmt.Sprintf("other controllers to remove the finalizers %v from %s", left, nameOf(o)))
 		}
 	}
 	return waiting, nil
 }
 
-// endPermission takes back from the classes of the destination that they take over instances of the source.
-func (m *Move) endPermission(ctx context.Context) error {
+// revokePermission removes the permission to adopt instances of the source from the classes of the destination.
+func (m *Move) revokePermission(ctx context.Context) error {
 	all, err := backup.List(ctx, m.Destination, m.Namespace, false)
 	if err != nil {
 		return atDestination("%w", err)
@@ -180,7 +181,7 @@ func (m *Move) endPermission(ctx context.Context) error {
 		delete(annotations, v1beta1.AnnotationAdoptFromClusterUntil)
 		changed.SetAnnotations(annotations)
 		if err := m.Destination.Patch(ctx, changed, client.MergeFrom(o)); err != nil && !apierrors.IsNotFound(err) {
-			return atDestination("end the permission of %s: %w", nameOf(o), err)
+			return atDestination("revoke the permission of %s to adopt instances: %w", nameOf(o), err)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// stop has the source do nothing about the fleet any more, and returns when its processes show that they know.
+// stop makes the source stop acting on the fleet. It returns when the processes of the source have confirmed that.
 func (m *Move) stop(ctx context.Context) error {
 	if err := m.await(ctx, m.freeze); err != nil {
 		return err
@@ -23,7 +23,7 @@ func (m *Move) stop(ctx context.Context) error {
 	return m.await(ctx, m.pause)
 }
 
-// freeze stops what makes machines, and names what has yet to show it.
+// freeze freezes sets and deployments, and returns those whose freeze is not confirmed yet.
 func (m *Move) freeze(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -36,16 +36,17 @@ func (m *Move) freeze(ctx context.Context) (waiting []string, err error) {
 		switch o.GetKind() {
 		case "Machine":
 		case "MachineSet", "MachineDeployment":
-			if moving(o) != m.To {
-				if err := m.change(ctx, o, m.frozen); err != nil {
+			if destinationOf(o) != m.To {
+				if err := m.change(ctx, o, m.markFrozen); err != nil {
 					return nil, err
 				}
 			}
 			if !conditionIsTrue(o, v1beta1.ConditionFrozen) {
-				waiting = append(waiting, fmt.Sprintf("%s, which has to be Frozen by machinist-manager of the source", nameOf(o)))
+				waiting = append(waiting, fmt.Sprintf("%s, whose freeze machinist-manager of the source has not confirmed yet "+
+					"(condition Frozen)", nameOf(o)))
 			}
 		default:
-			if moving(o) != m.To {
+			if destinationOf(o) != m.To {
 				if err := m.change(ctx, o, func(o *object) { mark(o, movingTo, m.To) }); err != nil {
 					return nil, err
 				}
@@ -55,8 +56,9 @@ func (m *Move) freeze(ctx context.Context) (waiting []string, err error) {
 	return waiting, nil
 }
 
-// frozen freezes an owner. A freeze by a person stays as it is, one for safety could end by itself.
-func (m *Move) frozen(o *object) {
+// markFrozen freezes a set or deployment. A freeze by a user stays as it is. A freeze for safety is replaced, because
+// it could end automatically.
+func (m *Move) markFrozen(o *object) {
 	mark(o, movingTo, m.To)
 	labels := o.GetLabels()
 	if labels == nil {
@@ -68,28 +70,28 @@ func (m *Move) frozen(o *object) {
 	}
 }
 
-// pause pauses each Machine as soon as nothing is under way with it, and names those that have yet to show it.
+// pause pauses each Machine that has no work under way, and returns those whose pause is not confirmed yet.
 func (m *Move) pause(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range f.of("Machine") {
+	for _, o := range f.ofKinds("Machine") {
 		machine, err := machineOf(o)
 		switch {
 		case err != nil:
 			return nil, err
 		case moved(o):
-		case moving(o) == m.To && !machinestate.Paused(machine) && o.GetDeletionTimestamp() != nil:
-			waiting = append(waiting, unsettled(machine))
-		case moving(o) == m.To && !machinestate.Paused(machine):
-			return nil, resumed(o)
-		case moving(o) == m.To:
+		case destinationOf(o) == m.To && !machinestate.Paused(machine) && o.GetDeletionTimestamp() != nil:
+			waiting = append(waiting, unfinished(machine))
+		case destinationOf(o) == m.To && !machinestate.Paused(machine):
+			return nil, resumedError(o)
+		case destinationOf(o) == m.To:
 			if !conditionIsTrue(o, v1beta1.ConditionPaused) {
-				waiting = append(waiting, unpaused(o))
+				waiting = append(waiting, waitForPause(o))
 			}
-		case unsettled(machine) != "":
-			waiting = append(waiting, unsettled(machine))
+		case unfinished(machine) != "":
+			waiting = append(waiting, unfinished(machine))
 		default:
 			if err := m.change(ctx, o, func(o *object) {
 				mark(o, movingTo, m.To)
@@ -97,25 +99,25 @@ func (m *Move) pause(ctx context.Context) (waiting []string, err error) {
 			}); err != nil {
 				return nil, err
 			}
-			waiting = append(waiting, unpaused(o))
+			waiting = append(waiting, waitForPause(o))
 		}
 	}
 	return waiting, nil
 }
 
-func unpaused(o *object) string {
-	return nameOf(o) + ", which has to be Paused by the provider's process of the source"
+func waitForPause(o *object) string {
+	return nameOf(o) + ", whose pause the provider of the source has not confirmed yet (condition Paused)"
 }
 
-// resumed is the error where somebody ended the pause of a Machine on its way.
-func resumed(o *object) error {
-	return fmt.Errorf("the pause of %s was ended while it is moved, and the source may act on its instance: set the "+
+// resumedError is the error when another client ends the pause of a Machine that is being moved.
+func resumedError(o *object) error {
+	return fmt.Errorf("the pause of %s ended while it is being moved, so the source may act on its instance: set the "+
 		"annotation %s again", nameOf(o), v1beta1.AnnotationPaused)
 }
 
-// unsettled names a Machine with which something is under way, or about which the destination would not know all: it
-// takes the instance for what the Machine declares. It returns "" for others.
-func unsettled(m *v1beta1.Machine) string {
+// unfinished returns the name of a Machine that must not be paused yet, and why, or "". The source has not finished
+// work on it, or its specification does not describe its instance, but the destination relies on that.
+func unfinished(m *v1beta1.Machine) string {
 	why := ""
 	switch {
 	case !m.DeletionTimestamp.IsZero():
@@ -123,9 +125,9 @@ func unsettled(m *v1beta1.Machine) string {
 	case m.Status.FailureReason != "":
 		why = "has failed: delete it"
 	case m.Spec.ProviderID == "" || m.Status.Instance == nil:
-		why = "has no instance yet. If it gets none, delete it: its set makes another one at the destination"
+		why = "has no instance yet. If it gets none, delete it: its set creates another one in the destination"
 	case m.Retrying():
-		why = "has an instance that the cloud has no capacity for, which is being removed"
+		why = "has an instance for which the cloud has no capacity, and which is being deleted"
 	case m.Replacing(), m.Adopting(), handover.Updating(m):
 		why = "is not up to date with its specification"
 	default:
@@ -134,16 +136,16 @@ func unsettled(m *v1beta1.Machine) string {
 	return fmt.Sprintf("Machine %s/%s, which %s", m.Namespace, m.Name, why)
 }
 
-// change writes a change of an object of the source, unless somebody changed it meanwhile: that is a conflict.
+// change patches an object of the source. If another client changed the object meanwhile, change returns a conflict.
 func (m *Move) change(ctx context.Context, o *object, change func(*object)) error {
 	changed := o.DeepCopy()
 	change(changed)
 	err := m.Source.Patch(ctx, changed, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // Nothing is left to change.
+		return nil // There is nothing left to change.
 	case err != nil:
-		return fmt.Errorf("at the source: change %s: %w", nameOf(o), err)
+		return fmt.Errorf("in the source: change %s: %w", nameOf(o), err)
 	}
 	o.Object = changed.Object
 	return nil
@@ -159,7 +161,7 @@ func conditionIsTrue(o *object, kind string) bool {
 	return false
 }
 
-// messageOf returns what a condition of a Machine says, "" without one.
+// messageOf returns the reason and message of a condition of a Machine, or "".
 func messageOf(m *v1beta1.Machine, kind string) string {
 	c := meta.FindStatusCondition(m.Status.Conditions, kind)
 	if c == nil {

@@ -19,20 +19,21 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Provider is what makes one provider's process different from another's.
+// Provider describes the process of one provider.
 type Provider struct {
-	// Name is the driver's name, such as "azure"; the process is called machinist-provider-<name>. Required.
+	// Name is the driver's name, such as "azure". The process is called machinist-provider-<name>. Required.
 	Name string
-	// AddFlags adds the flags of the driver; nil when it has none. Those of the process are there already: --help lists
-	// them.
+	// AddFlags adds the flags of the driver. Nil means that it has none. The flags of the process are registered already;
+	// --help lists them.
 	AddFlags func(*pflag.FlagSet)
-	// New makes the driver once the flags are parsed. It should fail where a flag is missing or wrong, and not for a cloud
-	// that does not answer: that is an error of a call. Required.
+	// New creates the driver after the flags were parsed. It should fail if a flag is missing or wrong, but not if the
+	// cloud does not answer: that is an error of a driver call. Required.
 	New func() (provider.Driver, error)
 }
 
-// Main runs the process until SIGTERM or SIGINT and ends it: with code 0 after an orderly end, with another one and a
-// message after an error, and with process.ExitFenced when the leader's lease was lost.
+// Main runs the process until SIGTERM or SIGINT, and exits with code 0 after an orderly shutdown. After an error, it
+// prints a message and exits with code 1. If the process loses its leader election Lease, it exits with
+// process.ExitFenced.
 func Main(p Provider) {
 	if err := Command(p).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
@@ -40,7 +41,7 @@ func Main(p Provider) {
 	}
 }
 
-// Command returns the process as a command, for a main of several.
+// Command returns the process as a command, for programs that contain several processes.
 func Command(p Provider) *cobra.Command {
 	name := "machinist-provider-" + p.Name
 	config := process.DefaultConfig(name)
@@ -48,7 +49,7 @@ func Command(p Provider) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           name,
 		Version:       version.String(),
-		Short:         fmt.Sprintf("Make and keep machines of the provider %s", p.Name),
+		Short:         fmt.Sprintf("Create and manage machines of the provider %s", p.Name),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -111,26 +112,26 @@ func run(ctx context.Context, config *process.Config, settings *settings, p Prov
 	})
 }
 
-// driver makes the driver, and refuses one that could not work: better now than at the first machine.
+// driver creates the driver. It fails at startup if the driver cannot work, not at the first machine.
 func (p Provider) driver() (provider.Driver, error) {
 	if p.New == nil {
 		return nil, errors.New("app.Provider.New is required")
 	}
 	driver, err := p.New()
 	if err != nil {
-		return nil, fmt.Errorf("make the driver: %w", err)
+		return nil, fmt.Errorf("create the driver: %w", err)
 	}
 	if name := driver.Name(); name != p.Name {
-		return nil, fmt.Errorf("the driver calls itself %q, its process %q", name, p.Name)
+		return nil, fmt.Errorf("driver has the name %q, but its process has the name %q", name, p.Name)
 	}
 	if problems := validation.IsDNS1123Label(p.Name); len(problems) > 0 {
-		return nil, fmt.Errorf("the driver's name %q: %s", p.Name, strings.Join(problems, "; "))
+		return nil, fmt.Errorf("driver name %q is not a DNS label: %s", p.Name, strings.Join(problems, "; "))
 	}
 	if d := provider.CallTimeout(driver); d <= 0 {
-		return nil, fmt.Errorf("the driver's CallTimeout is %s; it must be positive", d)
+		return nil, fmt.Errorf("driver has the CallTimeout %s; it must be positive", d)
 	}
 	if d := provider.CreateSettle(driver); d <= 0 {
-		return nil, fmt.Errorf("the driver's CreateSettle is %s; it must be positive", d)
+		return nil, fmt.Errorf("driver has the CreateSettle %s; it must be positive", d)
 	}
 	return driver, nil
 }

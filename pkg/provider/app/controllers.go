@@ -64,7 +64,7 @@ func operatorOptions(log logr.Logger, s *settings) process.Options {
 	}
 }
 
-// addControllers wires the controllers of a provider process together.
+// addControllers adds all controllers of a provider process.
 func addControllers(ctx context.Context, op *process.Process, s *settings, driver provider.Driver,
 	tracer *tracing.Tracer) error {
 	mgr, control, realClock := op.Manager(), op.Control(), clock.RealClock{}
@@ -168,7 +168,7 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 		drainTriggers = drains.Triggers()
 		if s.approveKubeletCSRs {
 			if err := addApproval(ctx, op, guarded, resolver, targetEvents); err != nil {
-				return fmt.Errorf("add the approval of kubelets' certificates: %w", err)
+				return fmt.Errorf("add the controller that approves kubelet certificates: %w", err)
 			}
 		}
 	}
@@ -179,7 +179,7 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 	}
 	if machines.Interrupter != nil {
 		if err := reconciler.NoticesWiring().Add(mgr, nil); err != nil {
-			return fmt.Errorf("add the notices of interruptions: %w", err)
+			return fmt.Errorf("add the controller for interruption notices: %w", err)
 		}
 	}
 	classMetrics, err := machineclass.NewMetrics(metrics.Registry, driver.Name(), control.Cache)
@@ -192,7 +192,7 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 		Metrics: classMetrics, Joins: joins,
 	})
 	if err := classes.Register(mgr); err != nil {
-		return fmt.Errorf("add the machine class controller: %w", err)
+		return fmt.Errorf("add the MachineClass controller: %w", err)
 	}
 	if joins != nil {
 		if err := mgr.Add(joins); err != nil {
@@ -202,22 +202,22 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 	return addOrphans(op, s, guarded, reconciler.CheckInstance, orphanTarget)
 }
 
-// addOrphanDrains wires the drains of Nodes that no Machine has. They are apart from those of Machines, whose
-// reconciler ends every drain of a Machine that does not exist.
+// addOrphanDrains adds the controller that drains Nodes without a Machine. It is separate from the controller that
+// drains Machines, because the Machine reconciler ends every drain whose Machine does not exist.
 func addOrphanDrains(mgr manager.Manager, target *process.Cluster, o drain.Options,
 	events wiring.TargetEvents) (*orphans.Target, error) {
-	o.Metrics = nil // There are a few at most, and a metric can be registered once.
+	o.Metrics = nil // The drains of Machines register the metrics already.
 	o.Evictions = o.Evictions.Share()
 	drains := drain.New(o)
 	table := drains.Wiring()
 	table.Name = "drain-orphans"
 	if err := table.Add(mgr, events); err != nil {
-		return nil, fmt.Errorf("add the drains of orphans: %w", err)
+		return nil, fmt.Errorf("add the controller that drains orphans: %w", err)
 	}
 	return &orphans.Target{Nodes: target.Cache, Live: target.Live, Drainer: drains, Epoch: o.Epoch}, nil
 }
 
-// addApproval wires the approval of what the kubelets of this provider's machines ask for.
+// addApproval adds the controllers that approve the certificate requests of this provider's kubelets.
 func addApproval(ctx context.Context, op *process.Process, driver *cloud.Cloud, classes approval.Classes,
 	events wiring.TargetEvents) error {
 	mgr, control, target := op.Manager(), op.Control(), op.Target()
@@ -244,10 +244,10 @@ func addApproval(ctx context.Context, op *process.Process, driver *cloud.Cloud, 
 	return nil
 }
 
-// joinedWithin is how long a machine may wait for its Node before that proves something.
-const joinedWithin = time.Minute
+// joinTimeout is how long a machine may wait for its Node before this counts as proof of a failing check.
+const joinTimeout = time.Minute
 
-// monitorJoins looks again and again for what keeps machines from joining the target cluster.
+// monitorJoins returns a monitor that checks periodically whether machines can join the target cluster.
 func monitorJoins(op *process.Process, target *process.Cluster, api func() (machine.Endpoint, error),
 	now clock.WithTicker) *preflight.Monitor {
 	return &preflight.Monitor{
@@ -272,7 +272,7 @@ func monitorJoins(op *process.Process, target *process.Cluster, api func() (mach
 					return preflight.Refuted
 				}
 				c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered)
-				if c != nil && c.Reason == v1beta1.ReasonWaitingForNode && now.Since(c.LastTransitionTime.Time) > joinedWithin {
+				if c != nil && c.Reason == v1beta1.ReasonWaitingForNode && now.Since(c.LastTransitionTime.Time) > joinTimeout {
 					verdict = preflight.Proven
 				}
 			}

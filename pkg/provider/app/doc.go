@@ -1,12 +1,14 @@
-// Package app is the process around a driver: with it, a provider's main is
+// Package app contains the process around a driver. With it, the main function of a provider is:
 //
 //	func main() {
 //		app.Main(app.Provider{Name: "acme", New: func() (provider.Driver, error) { return acme.New() }})
 //	}
 //
-// The process serves the MachineClasses and Machines of its provider: it makes, follows, drains and removes
-// instances. It runs beside machinist-manager, or alone. All that it needs beside a driver is here: flags, the
-// connections to both clusters, leader election and its fence, health and metrics endpoints, signals and exit codes.
-// It guards the driver: every call has a deadline, keeps to the rate that the user allows, is counted, and is not
-// made at all by a process that may no longer be the leader; a driver that panics fails that one call.
+// The process serves the MachineClasses and Machines of its provider: it creates, tracks, drains and deletes instances.
+// It runs alone, or together with machinist-manager.
+//
+// The package provides everything that the process needs in addition to the driver: flags, the connections to both
+// clusters, leader election and its fence, health and metrics endpoints, signals and exit codes. It also guards the
+// driver. Every call has a deadline, is counted, and respects the rate that the user configured. No call is made by a
+// process that may have lost its leadership. If the driver panics, only that call fails.
 package app

@@ -30,7 +30,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// migrator are the flags of the process that takes fleets over, beside those of all processes.
+// migrator holds the migrator's own flags, in addition to those that all processes have.
 type migrator struct {
 	cloudQPS   float64
 	cloudBurst int
@@ -39,15 +39,16 @@ type migrator struct {
 
 func (s *migrator) addFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS,
-		"calls to the cloud per second, of the whole process; 0 is no limit")
-	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst, "calls to the cloud that may be made at once, with --cloud-qps")
+		"maximum number of calls to the cloud per second, for the whole process; 0 means no limit")
+	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst,
+		"number of calls to the cloud that may exceed --cloud-qps in a burst")
 	fs.DurationVar(&s.timing.ProbeInterval, "fence-probe-interval", s.timing.ProbeInterval,
-		fmt.Sprintf("time between two of the %d probes that must find the old objects closed, each over a connection of its own; where one API server answers, 1s is enough",
+		fmt.Sprintf("time between two of the %d probes that must find the old objects blocked, each over its own connection; if there is only one API server, 1s is enough",
 			s.timing.Probes))
 	fs.DurationVar(&s.timing.LeaseMargin, "fence-lease-margin", s.timing.LeaseMargin,
-		"time for which an old controller may act after the duration of the Lease that it lost")
+		"how long an old controller may still act after the duration of the Lease that it lost")
 	fs.DurationVar(&s.timing.EmptyFor, "remove-kinds-after", s.timing.EmptyFor,
-		"time for which no old object may exist before the definitions of their kinds are removed")
+		"how long no old object may exist before the CustomResourceDefinitions of their kinds are deleted")
 }
 
 func (s *migrator) validate() error {
@@ -67,14 +68,14 @@ func (s *migrator) validate() error {
 	return errors.Join(errs...)
 }
 
-// migratorCommand returns the subcommand that takes over fleets of other systems. It is a process of its own, with a
-// role and a lease of its own: it may do what no provider process should.
+// migratorCommand returns the subcommand that takes over fleets of other machine controllers. It runs as a separate
+// process with its own role and its own Lease, because it needs permissions that no provider process should have.
 func migratorCommand(p Provider) *cobra.Command {
 	config := process.DefaultConfig("machinist-migrator-" + p.Name)
 	settings := &migrator{cloudBurst: 10, timing: migration.DefaultTiming}
 	cmd := &cobra.Command{
 		Use:           "migrator",
-		Short:         fmt.Sprintf("Take over fleets of other systems whose instances are of the provider %s", p.Name),
+		Short:         fmt.Sprintf("Take over fleets of other systems whose instances belong to the provider %s", p.Name),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -107,7 +108,8 @@ func runMigrator(ctx context.Context, config *process.Config, s *migrator, p Pro
 	}
 	o := operatorOptions(log, defaultSettings())
 	utilruntime.Must(apiextensionsv1.AddToScheme(o.Scheme))
-	// It reads what it needs at the API server itself: what a cache does not show yet, it would make or remove twice.
+	// The migrator reads other objects directly from the API server. With a stale cache, it would create or delete an
+	// object twice.
 	o.ControlKinds = []process.Kind{{Object: &v1beta1.Migration{}}}
 	o.TargetKinds = nil
 	op, err := process.New(config, o)
@@ -137,7 +139,7 @@ func addMigrations(op *process.Process, s *migrator, driver provider.Driver) err
 		ClusterID: op.ClusterID,
 		Control:   control.Live,
 		Fresh:     func() (client.Client, error) { return freshClient(control) },
-		User:      whoAmI(mgr.GetConfig()),
+		User:      ownUser(mgr.GetConfig()),
 		Clock:     realClock,
 		Timing:    s.timing,
 		Metrics:   migrationMetrics,
@@ -155,15 +157,16 @@ func addMigrations(op *process.Process, s *migrator, driver provider.Driver) err
 	return nil
 }
 
-// freshClient makes a client whose requests go over connections of their own: each may reach another API server.
+// freshClient returns a client that opens a new connection for each request, so that each request may reach another API
+// server.
 func freshClient(control *process.Cluster) (client.Client, error) {
 	tls, err := rest.TLSConfigFor(control.Config)
 	if err != nil {
-		return nil, fmt.Errorf("load the certificates: %w", err)
+		return nil, fmt.Errorf("load the TLS certificates: %w", err)
 	}
-	plain := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tls, DisableKeepAlives: true,
+	base := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tls, DisableKeepAlives: true,
 		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second}
-	transport, err := rest.HTTPWrappersForConfig(control.Config, plain)
+	transport, err := rest.HTTPWrappersForConfig(control.Config, base)
 	if err != nil {
 		return nil, fmt.Errorf("load the credentials: %w", err)
 	}
@@ -171,8 +174,9 @@ func freshClient(control *process.Cluster) (client.Client, error) {
 		Scheme: control.Live.Scheme(), Mapper: control.Live.RESTMapper()})
 }
 
-// whoAmI returns what finds out, once, by which name an API server knows this process.
-func whoAmI(config *rest.Config) func(context.Context) (string, error) {
+// ownUser returns a function that returns the user name under which the API server knows this process. The function
+// asks the API server once and caches the answer.
+func ownUser(config *rest.Config) func(context.Context) (string, error) {
 	var known atomic.Pointer[string]
 	return func(ctx context.Context) (string, error) {
 		if name := known.Load(); name != nil {
@@ -180,11 +184,11 @@ func whoAmI(config *rest.Config) func(context.Context) (string, error) {
 		}
 		reviews, err := authenticationclient.NewForConfig(config)
 		if err != nil {
-			return "", fmt.Errorf("make a client: %w", err)
+			return "", fmt.Errorf("create an authentication client: %w", err)
 		}
 		review, err := reviews.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
-			return "", fmt.Errorf("ask the API server who this process is: %w", err)
+			return "", fmt.Errorf("ask the API server for the user of this process: %w", err)
 		}
 		known.Store(&review.Status.UserInfo.Username)
 		return review.Status.UserInfo.Username, nil

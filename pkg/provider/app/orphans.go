@@ -13,11 +13,11 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// addOrphans wires the collection of instances that have no Machine. uncertainty has a Machine look for its instance.
-// target is nil where there is no target cluster.
+// addOrphans adds the controller that removes orphans. checkInstance makes the Machine controller look up a Machine's
+// instance. target is nil if there is no target cluster.
 func addOrphans(op *process.Process, s *settings, driver *cloud.Cloud, checkInstance func(*v1beta1.Machine),
 	target *orphans.Target) error {
-	counted, err := orphans.NewMetrics(metrics.Registry)
+	orphanMetrics, err := orphans.NewMetrics(metrics.Registry)
 	if err != nil {
 		return err
 	}
@@ -34,15 +34,15 @@ func addOrphans(op *process.Process, s *settings, driver *cloud.Cloud, checkInst
 		CheckInstance: checkInstance,
 		Recorder:      op.Manager().GetEventRecorder("machinist-orphans"),
 		Clock:         clock.RealClock{},
-		Metrics:       counted,
+		Metrics:       orphanMetrics,
 	})
 	if err := collector.Wiring().Add(op.Manager(), nil); err != nil {
-		return fmt.Errorf("add the collection of orphans: %w", err)
+		return fmt.Errorf("add the controller that removes orphans: %w", err)
 	}
 	return nil
 }
 
-// orphanBook is where people read what is known of orphans.
+// orphanBook returns the book in which the process records what it knows about orphans.
 func orphanBook(op *process.Process) ledger.Book {
 	return ledger.Book{Client: op.Control().Live, Namespace: op.IdentityRecord().Namespace}
 }

@@ -20,7 +20,7 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// settings are the flags that every provider process has beside those of all processes.
+// settings are the flags of a provider process, in addition to those that all processes have.
 type settings struct {
 	concurrentMachines  int
 	concurrentClasses   int
@@ -42,7 +42,7 @@ type settings struct {
 	webhook             admission.Serving
 }
 
-// What is done about orphans.
+// Values of --orphan-action.
 const (
 	deleteOrphans = "delete"
 	reportOrphans = "report"
@@ -61,45 +61,47 @@ func defaultSettings() *settings {
 }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
-	fs.IntVar(&s.concurrentMachines, "concurrent-machines", s.concurrentMachines, "machines worked on at the same time")
+	fs.IntVar(&s.concurrentMachines, "concurrent-machines", s.concurrentMachines,
+		"number of machines that are reconciled concurrently")
 	fs.IntVar(&s.concurrentClasses, "concurrent-classes", s.concurrentClasses,
-		"machine classes worked on at the same time")
+		"number of MachineClasses that are reconciled concurrently")
 	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains,
-		"nodes whose pods are checked at the same time; at least half as many again as --concurrent-evictions, whatever is given")
+		"number of nodes whose drain is checked concurrently; the process uses at least 1.5 times --concurrent-evictions")
 	fs.IntVar(&s.concurrentEvictions, "concurrent-evictions", s.concurrentEvictions,
-		"evictions under way at the same time")
+		"maximum number of evictions in progress")
 	fs.IntVar(&s.maxInFlightCreates, "max-in-flight-creates", s.maxInFlightCreates,
-		"instances being created at the same time, from the call that asks for one until it runs; 0 is no limit")
+		"maximum number of instances that are being created, each counted from the call that creates it until it runs; 0 means no limit")
 	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS,
-		"calls to the cloud per second, of the whole process; 0 is no limit")
-	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst, "calls to the cloud that may be made at once, with --cloud-qps")
+		"maximum number of calls to the cloud per second, for the whole process; 0 means no limit")
+	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst,
+		"number of calls to the cloud that may exceed --cloud-qps in a burst")
 	fs.StringVar(&s.bootstrapEndpoint, "bootstrap-endpoint", "",
-		"URL of the target cluster's API server as instances reach it; default: that of the target kubeconfig")
+		"URL of the target cluster's API server as instances reach it; by default, the server of the target kubeconfig")
 	fs.StringVar(&s.bootstrapCAFile, "bootstrap-ca-file", "",
-		"PEM file of the authority that verifies --bootstrap-endpoint; default: that of the target kubeconfig")
+		"PEM file of the certificate authority that verifies --bootstrap-endpoint; by default, that of the target kubeconfig")
 	fs.StringSliceVar(&s.tokenGroups, "bootstrap-token-groups", nil,
-		"groups that a machine's bootstrap token authenticates as beside system:bootstrappers:machinist, such as system:bootstrappers:k3s:default-node-token; the value nodeBootstrapper.tokenGroups of the chart machinist must have the same ones in the same order")
+		"groups of a machine's bootstrap token in addition to system:bootstrappers:machinist, such as system:bootstrappers:k3s:default-node-token; the value nodeBootstrapper.tokenGroups of the chart machinist must list the same groups in the same order")
 	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs,
-		"approve the certificates that the kubelets of this provider's machines ask for in the target cluster, each only for its own machine; otherwise the target cluster must have another approver")
+		"approve the certificates that the kubelets of this provider's machines request in the target cluster, each only for its own machine; if false, the target cluster needs another approver")
 	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout,
-		"time for which a machine that was preserved with the annotation machinist.dev/preserve is kept before it is deleted")
+		"how long a machine that was preserved with the annotation machinist.dev/preserve is kept before it is deleted")
 	fs.IntVar(&s.preserveLimit, "preserve-limit", s.preserveLimit,
-		"how many machines of one MachineDeployment, or of one MachineSet alone, are preserved at a time because they failed (machinist.dev/preserve=when-failed); others are replaced as usual")
+		"maximum number of failed machines of one MachineDeployment or standalone MachineSet that are preserved at the same time (machinist.dev/preserve=when-failed); further failed machines are replaced as usual")
 	fs.BoolVar(&s.requireTypeVersion, "require-type-version", s.requireTypeVersion,
-		"neither launch nor change machines without the label machinist.dev/type-version; those that a MachineSet makes have it")
+		"do not launch or change machines that lack the label machinist.dev/type-version; machines that a MachineSet creates have the label")
 	s.interruptions.AddFlags(fs)
 	fs.DurationVar(&s.orphans.Period, "orphan-check-period", s.orphans.Period,
-		"time between two checks for instances that have no Machine; one is removed if two checks in a row find it; after an outage nothing is removed for as long")
+		"time between two checks for instances without a Machine; an instance is removed if two checks in a row find it; after an outage, nothing is removed for one such period")
 	fs.DurationVar(&s.orphans.MinAge, "orphan-min-age", s.orphans.MinAge,
-		"age from which an instance without a Machine is removed")
+		"minimum age of an instance without a Machine before it is removed")
 	fs.StringVar(&s.orphansAction, "orphan-action", s.orphansAction,
 		"what to do with instances that have no Machine: delete or report")
 	s.webhook.AddFlags(fs)
 	fs.IntVar(&s.orphans.MaxDeletes, "orphan-max-deletes", s.orphans.MaxDeletes,
-		"instances without a Machine that are removed at one check most")
+		"maximum number of instances without a Machine that one check removes")
 }
 
-// tokenGroup is what Kubernetes' authenticator of bootstrap tokens accepts as a group.
+// tokenGroup matches the group names that the bootstrap token authenticator of Kubernetes accepts.
 var tokenGroup = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
 
 func (s *settings) validate() error {
@@ -130,7 +132,7 @@ func (s *settings) validate() error {
 	}
 	for _, group := range s.tokenGroups {
 		if !tokenGroup.MatchString(group) {
-			errs = append(errs, fmt.Errorf("--bootstrap-token-groups has %q; Kubernetes accepts names that match %s", group, tokenGroup))
+			errs = append(errs, fmt.Errorf("--bootstrap-token-groups contains %q; group names must match %s", group, tokenGroup))
 		}
 	}
 	if s.preserveTimeout < time.Second {
@@ -149,7 +151,7 @@ func (s *settings) validate() error {
 		errs = append(errs, fmt.Errorf("--orphan-min-age is %s; it must not be negative", s.orphans.MinAge))
 	}
 	if s.orphans.MaxDeletes < 1 {
-		errs = append(errs, fmt.Errorf("--orphan-max-deletes is %d; it must be at least 1 (--orphan-action=%s removes none)",
+		errs = append(errs, fmt.Errorf("--orphan-max-deletes is %d; it must be at least 1 (to remove none, set --orphan-action=%s)",
 			s.orphans.MaxDeletes, reportOrphans))
 	}
 	if s.orphansAction != deleteOrphans && s.orphansAction != reportOrphans {
@@ -159,7 +161,7 @@ func (s *settings) validate() error {
 	return errors.Join(errs...)
 }
 
-// orphanRules returns what the flags say about orphans, for an installation.
+// orphanRules returns the rules for orphans from the flags, for one installation and shard.
 func (s *settings) orphanRules(clusterID, namespace string, shard sharding.Shard) orphans.Rules {
 	r := s.orphans
 	r.ClusterID, r.Namespace, r.Shard = clusterID, namespace, shard
@@ -167,7 +169,7 @@ func (s *settings) orphanRules(clusterID, namespace string, shard sharding.Shard
 	return r
 }
 
-// limiter returns the process's own limit of calls to the cloud, nil for none.
+// limiter returns the process's own limit on calls to the cloud. Nil means no limit.
 func (s *settings) limiter() *rate.Limiter {
 	if s.cloudQPS == 0 {
 		return nil
@@ -175,19 +177,20 @@ func (s *settings) limiter() *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(s.cloudQPS), s.cloudBurst)
 }
 
-// targetAPI returns what says how instances reach and verify the target cluster's API server: by the flags, else as the
-// target's kubeconfig says at the time. A file that a flag names must be there.
+// targetAPI returns a function that returns how instances reach and verify the target cluster's API server. The flags
+// take precedence. What they do not set is read from the target kubeconfig on each call. targetAPI fails if the file of
+// --bootstrap-ca-file is missing.
 func (s *settings) targetAPI(kubeconfig func() (*rest.Config, error)) (func() (machine.Endpoint, error), error) {
-	var given []byte
+	var flagCA []byte
 	if s.bootstrapCAFile != "" {
 		var err error
-		if given, err = os.ReadFile(s.bootstrapCAFile); err != nil {
-			return nil, fmt.Errorf("--bootstrap-ca-file: %w", err)
+		if flagCA, err = os.ReadFile(s.bootstrapCAFile); err != nil {
+			return nil, fmt.Errorf("read --bootstrap-ca-file: %w", err)
 		}
 	}
 	return func() (machine.Endpoint, error) {
-		api := machine.Endpoint{URL: s.bootstrapEndpoint, CABundle: given}
-		if api.URL != "" && given != nil {
+		api := machine.Endpoint{URL: s.bootstrapEndpoint, CABundle: flagCA}
+		if api.URL != "" && flagCA != nil {
 			return api, nil
 		}
 		target, err := kubeconfig()
@@ -197,17 +200,17 @@ func (s *settings) targetAPI(kubeconfig func() (*rest.Config, error)) (func() (m
 		if api.URL == "" {
 			u, _, err := rest.DefaultServerUrlFor(target)
 			if err != nil {
-				return machine.Endpoint{}, fmt.Errorf("the target kubeconfig's server: %w", err)
+				return machine.Endpoint{}, fmt.Errorf("parse the server of the target kubeconfig: %w", err)
 			}
 			api.URL = u.Scheme + "://" + u.Host
 		}
 		switch {
-		case given != nil:
+		case flagCA != nil:
 		case len(target.CAData) > 0:
 			api.CABundle = target.CAData
 		case target.CAFile != "":
 			if api.CABundle, err = os.ReadFile(target.CAFile); err != nil {
-				return machine.Endpoint{}, fmt.Errorf("the target kubeconfig's certificate authority: %w", err)
+				return machine.Endpoint{}, fmt.Errorf("read the certificate authority of the target kubeconfig: %w", err)
 			}
 		}
 		return api, nil

@@ -12,7 +12,7 @@ import (
 )
 
 // Rule: bad-flags-end-process.
-func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
+func TestInvalidFlagsAreRefusedByName(t *testing.T) {
 	for flag, refused := range map[string]string{
 		"":                           "",
 		"--max-in-flight-creates=10": "",
@@ -21,7 +21,7 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 		"--cloud-burst=0":            "--cloud-burst is 0",
 		"--concurrent-machines=0":    "--concurrent-machines is 0",
 		"--bootstrap-endpoint=http:": "--bootstrap-endpoint is \"http:\"",
-		"--bootstrap-token-groups=system:bootstrappers:a,system:masters": "--bootstrap-token-groups has \"system:masters\"",
+		"--bootstrap-token-groups=system:bootstrappers:a,system:masters": "--bootstrap-token-groups contains \"system:masters\"",
 		"--orphan-action=report": "",
 		"--orphan-action=none":   "--orphan-action is \"none\"",
 		"--orphan-max-deletes=0": "--orphan-max-deletes is 0",
@@ -38,25 +38,26 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 		}
 		err := s.validate()
 		if (err == nil) != (refused == "") || err != nil && !strings.Contains(err.Error(), refused) {
-			t.Errorf("%q: got %v, want an error that says %q", flag, err, refused)
+			t.Errorf("%q: got %v, want an error that contains %q", flag, err, refused)
 		}
 	}
 }
 
-// How instances reach the target is as its kubeconfig says when they are made: that may come, or change, later.
+// Without flags, instances get the endpoint of the target kubeconfig at the time of their creation. The kubeconfig may
+// appear, or change, after the process has started.
 //
 // Rules kubeconfig-file-awaited, renewed-kubeconfig-used.
-func TestInstancesReachTheTargetAsItsKubeconfigSays(t *testing.T) {
+func TestTargetAPIUsesFlagsBeforeTheCurrentKubeconfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(file, []byte("FILE"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var now *rest.Config
+	var current *rest.Config
 	kubeconfig := func() (*rest.Config, error) {
-		if now == nil {
+		if current == nil {
 			return nil, errors.New("no such file yet")
 		}
-		return now, nil
+		return current, nil
 	}
 	byKubeconfig, err := (&settings{}).targetAPI(kubeconfig)
 	if err != nil {
@@ -68,10 +69,10 @@ func TestInstancesReachTheTargetAsItsKubeconfigSays(t *testing.T) {
 	}
 	if _, err := (&settings{bootstrapCAFile: file + ".none"}).targetAPI(kubeconfig); err == nil ||
 		!strings.Contains(err.Error(), "--bootstrap-ca-file") {
-		t.Errorf("a file that is missing: %v", err)
+		t.Errorf("a missing CA file: %v", err)
 	}
 	if _, err := byKubeconfig(); err == nil {
-		t.Error("there is no kubeconfig, and an address")
+		t.Error("targetAPI returned an endpoint without a kubeconfig")
 	}
 	for _, test := range []struct {
 		config  *rest.Config
@@ -80,13 +81,13 @@ func TestInstancesReachTheTargetAsItsKubeconfigSays(t *testing.T) {
 		{&rest.Config{Host: "https://one:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("DATA")}}, "https://one:6443", "DATA"},
 		{&rest.Config{Host: "https://two:6443", TLSClientConfig: rest.TLSClientConfig{CAFile: file}}, "https://two:6443", "FILE"},
 	} {
-		now = test.config
+		current = test.config
 		if api, err := byKubeconfig(); err != nil || api.URL != test.url || string(api.CABundle) != test.ca {
 			t.Errorf("got %s with %q (%v), want %s with %q", api.URL, api.CABundle, err, test.url, test.ca)
 		}
 	}
-	now = nil
+	current = nil
 	if api, err := byFlags(); err != nil || api.URL != "https://flag:1" || string(api.CABundle) != "FILE" {
-		t.Errorf("by flags %s with %q (%v)", api.URL, api.CABundle, err)
+		t.Errorf("by flags: got %s with %q (%v)", api.URL, api.CABundle, err)
 	}
 }

@@ -6,30 +6,31 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// acceptedCases are about clouds that accept a call and do something else later, or only a part of it.
+// acceptedCases test clouds that accept a call and do something else later, or only a part of it.
 func acceptedCases() []testCase {
 	return []testCase{
 		{name: "LateLackOfCapacity",
-			rule: "An instance that was accepted and failed for lack of capacity is Failed with the StateCode " +
+			rule: "An instance that the cloud accepted and that failed for lack of capacity is Failed with the StateCode " +
 				"ResourceExhausted, and can be deleted.",
 			needs: []need{injecting(GivesUp)}, test: lateLackOfCapacity},
 		{name: "FailedOperation",
-			rule:  "An instance that runs is not Failed because an operation on it failed.",
+			rule:  "A running instance is not Failed if an operation on it failed.",
 			needs: []need{injecting(OperationFails)}, test: failedOperation},
 		{name: "FiltersIgnored",
-			rule: "Where searches return everything in the account, Get, Create, List and Delete find the machine's own " +
+			rule: "If searches return everything in the account, Get, Create, List and Delete find the machine's own " +
 				"instance and no other.",
 			needs: []need{injecting(FiltersIgnored), needsLaunch}, test: filtersIgnored},
 		{name: "UntaggedParts",
-			rule:  "Wherever a Create is cut short while the tags of its parts are missing, Delete by tags removes the parts.",
+			rule: "If a Create is interrupted at any call while its parts have no tags yet, Delete by tags deletes the " +
+				"parts.",
 			needs: []need{injecting(UntaggedParts), injecting(Unavailable), needsResources}, test: untaggedParts},
 		{name: "PartsInUse",
-			rule: "While the deletion of parts is refused because their instance has just gone, Delete does not report Gone; " +
-				"then it removes them.",
+			rule: "While the cloud refuses to delete the parts of an instance that was just deleted, Delete does not report " +
+				"Gone. Later it deletes them.",
 			needs: []need{injecting(PartsInUse), needsResources}, test: partsInUse},
 		{name: "PartsReserved",
-			rule: "After a Create that was refused and left its parts reserved, Create again makes the instance, and Delete " +
-				"leaves nothing.",
+			rule: "After a refused Create that left its parts reserved, the next Create creates the instance, and Delete " +
+				"leaves nothing behind.",
 			needs: []need{injecting(PartsReserved), needsResources}, test: partsReserved},
 	}
 }
@@ -41,10 +42,10 @@ func lateLackOfCapacity(t *trial) {
 	}
 	s := t.subject()
 	end := t.inject(Fault{Kind: GivesUp})
-	in, err := t.driver.Create(t.Context(), t.request(s))
+	in, err := t.driver.Create(t.Context(), t.createRequest(s))
 	if err != nil {
-		// A driver may have waited for it.
-		t.wantCode(err, "Create of an instance that the cloud has no capacity for", provider.ResourceExhausted)
+		// The driver may have waited until the instance failed.
+		t.wantCode(err, "Create of an instance for which the cloud has no capacity", provider.ResourceExhausted)
 	} else {
 		s.providerID, s.scope = in.ProviderID, in.Scope
 		t.await("Get shows that the instance failed for lack of capacity", func() (bool, string) {
@@ -52,7 +53,7 @@ func lateLackOfCapacity(t *trial) {
 			if provider.IsNotFound(err) {
 				return false, "Get does not find it"
 			}
-			t.must(err, "Get of an instance that the cloud gives up on")
+			t.must(err, "Get of an instance that failed for lack of capacity")
 			return in.State == provider.StateFailed && in.StateCode == provider.ResourceExhausted,
 				fmt.Sprintf("its State is %q with the StateCode %q", in.State, in.StateCode)
 		})
@@ -60,7 +61,7 @@ func lateLackOfCapacity(t *trial) {
 	end()
 	t.delete(t.restart(), t.deleteByID(s))
 	if before != nil {
-		t.leavesNothing(before, "Delete of an instance that failed reports Gone and")
+		t.checkNothingLeft(before, "Delete of a failed instance reports Gone and")
 	}
 	t.awaitGone(s)
 }
@@ -74,12 +75,12 @@ func failedOperation(t *trial) {
 		in, err := t.restart().Get(t.Context(), req)
 		t.must(err, "Get by %s of an instance on which an operation failed", how)
 		if in.State == provider.StateFailed {
-			t.Errorf("Get by %s of an instance that runs, and on which an operation failed, says %s", how, in.State)
+			t.Errorf("Get by %s returns the state %s for a running instance on which an operation failed", how, in.State)
 		}
 	}
 	for _, in := range t.listed(s) {
 		if in.State == provider.StateFailed {
-			t.Errorf("List has an instance that runs, and on which an operation failed, as %s", in.State)
+			t.Errorf("List returns the state %s for a running instance on which an operation failed", in.State)
 		}
 	}
 	t.delete(t.driver, t.deleteByID(s))
@@ -88,65 +89,65 @@ func failedOperation(t *trial) {
 }
 
 func filtersIgnored(t *trial) {
-	ours, other, others := t.subject(), t.subjectOf(t.otherCluster()), t.subject()
-	untagged := t.untagged(t.subject(), nil)
+	own, other, others := t.subject(), t.subjectOf(t.otherCluster()), t.subject()
+	untagged := t.launchUntagged(t.subject(), nil)
 	t.launch(other)
 	t.launch(others)
 	end := t.inject(Fault{Kind: FiltersIgnored})
-	if in, err := t.driver.Get(t.Context(), t.byTags(ours)); !provider.IsNotFound(err) {
+	if in, err := t.driver.Get(t.Context(), t.byTags(own)); !provider.IsNotFound(err) {
 		t.Errorf("Get by tags of a machine without an instance, while searches return everything: %v, error %v; "+
 			"want NotFound", in, err)
 	}
-	t.delete(t.driver, t.deleteByTags(ours))
-	t.launch(ours)
-	t.exactlyOne(ours)
+	t.delete(t.driver, t.deleteByTags(own))
+	t.launch(own)
+	t.checkExactlyOne(own)
 	for _, s := range []*subject{other, others} {
-		if s.providerID == ours.providerID {
-			t.Errorf("Create returns %s, which is another machine's", s.providerID)
+		if s.providerID == own.providerID {
+			t.Errorf("Create returns %s, which belongs to another machine", s.providerID)
 		}
-		t.exactlyOne(s)
+		t.checkExactlyOne(s)
 	}
 	for _, cluster := range []string{t.ClusterID, t.otherCluster()} {
 		all, _ := t.list(cluster)
 		for _, in := range all {
 			if in.ProviderID == untagged.providerID || in.ClusterID != cluster {
-				t.Errorf("List of cluster %q has %s, which is not the cluster's", cluster, in.ProviderID)
+				t.Errorf("List of cluster %q returns %s, which does not belong to the cluster", cluster, in.ProviderID)
 			}
 		}
 	}
-	t.delete(t.driver, t.deleteByTags(ours))
+	t.delete(t.driver, t.deleteByTags(own))
 	end()
-	t.awaitGone(ours)
-	t.exactlyOne(other)
-	t.exactlyOne(others)
+	t.awaitGone(own)
+	t.checkExactlyOne(other)
+	t.checkExactlyOne(others)
 }
 
 func untaggedParts(t *trial) {
 	end := t.inject(Fault{Kind: UntaggedParts})
 	defer end()
-	for calls := range mostCalls {
+	for calls := range maxCloudCalls {
 		s := t.subject()
 		before := t.resourcesNow()
-		whole := t.cut(s, calls)
+		completed := t.createInterrupted(s, calls)
 		t.delete(t.restart(), t.deleteByTags(s))
-		t.leavesNothing(before, "Delete by tags after a Create that the cloud failed at its call %d reports Gone and",
+		t.checkNothingLeft(before, "Delete by tags after a Create in which the cloud failed at call %d reports Gone and",
 			calls+1)
-		if whole {
+		if completed {
 			return
 		}
 	}
-	t.fatalf("Create does not get through in %d calls to the cloud", mostCalls)
+	t.fatalf("Create does not complete within %d calls to the cloud", maxCloudCalls)
 }
 
 func partsInUse(t *trial) {
-	for name, request := range t.deletions() {
+	for name, request := range t.deleteRequests() {
 		before := t.resourcesNow()
 		s := t.subject()
 		t.launch(s)
 		t.awaitRunning(s)
 		end := t.inject(Fault{Kind: PartsInUse, For: t.lag()})
 		t.delete(t.restart(), request(s))
-		t.leavesNothing(before, "%s, while parts cannot be deleted yet, reports Gone and", name)
+		t.checkNothingLeft(before, "%s, while parts cannot be deleted yet, reports Gone and", name)
 		end()
 		t.awaitGone(s)
 	}
@@ -157,14 +158,14 @@ func partsReserved(t *trial) {
 	for _, again := range []bool{true, false} {
 		s := t.subject()
 		end := t.inject(Fault{Kind: PartsReserved})
-		_, err := t.driver.Create(t.Context(), t.request(s))
+		_, err := t.driver.Create(t.Context(), t.createRequest(s))
 		t.wantCode(err, "Create without quota", provider.ResourceExhausted)
 		end()
 		if again {
-			t.createRetried(t.restart(), s, "once there is quota")
-			t.exactlyOne(s)
+			t.retryCreate(t.restart(), s, "when there is quota again")
+			t.checkExactlyOne(s)
 		}
 		t.delete(t.restart(), t.deleteByTags(s))
-		t.leavesNothing(before, "Delete by tags after a Create that left its parts reserved reports Gone and")
+		t.checkNothingLeft(before, "Delete by tags after a Create that left its parts reserved reports Gone and")
 	}
 }

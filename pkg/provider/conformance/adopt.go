@@ -9,35 +9,36 @@ import (
 func adoptCases() []testCase {
 	return []testCase{
 		{name: "AdoptTags",
-			rule:  "Adopt puts the tags on an instance that has none, again without harm; from then on it is the machine's.",
+			rule: "Adopt sets the tags on an instance that has none, and can be repeated. Afterwards, the instance belongs to " +
+				"the machine.",
 			needs: []need{needsAdopter, needsLaunch}, test: adoptTags},
 		{name: "AdoptRefusesOthers",
-			rule:  "Adopt of an instance that carries another's tags is FailedPrecondition and changes nothing.",
+			rule:  "Adopt of an instance with the tags of another owner fails with FailedPrecondition and changes nothing.",
 			needs: []need{needsAdopter}, test: adoptRefusesOthers},
 		{name: "AdoptReplacesFormer",
-			rule: "Adopt replaces the tags of the identity that the request names as the former one, and no others: a lost or " +
-				"moved control cluster finds its instances again.",
+			rule: "Adopt replaces the tags of the former identity that the request names, and no others. A lost or moved " +
+				"control cluster finds its instances again in this way.",
 			needs: []need{needsAdopter}, test: adoptReplacesFormer},
 	}
 }
 
-func (t *trial) adoption(s *subject) provider.AdoptRequest {
+func (t *trial) adoptRequest(s *subject) provider.AdoptRequest {
 	return provider.AdoptRequest{Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, ProviderID: s.providerID,
 		Tags: s.tags()}
 }
 
 func adoptTags(t *trial) {
 	s := t.subject()
-	made := t.untagged(s, nil)
-	s.providerID, s.scope = made.providerID, made.scope
+	untagged := t.launchUntagged(s, nil)
+	s.providerID, s.scope = untagged.providerID, untagged.scope
 	for range 2 {
-		in, err := t.driver.Adopt(t.Context(), t.adoption(s))
+		in, err := t.driver.Adopt(t.Context(), t.adoptRequest(s))
 		t.must(err, "Adopt")
 		if in.ProviderID != s.providerID {
 			t.fatalf("Adopt returns %q, want %q", in.ProviderID, s.providerID)
 		}
-		t.carries(in, s, "Adopt")
-		t.exactlyOne(s)
+		t.checkTags(in, s, "Adopt")
+		t.checkExactlyOne(s)
 	}
 	t.delete(t.driver, t.deleteByID(s))
 	t.awaitGone(s)
@@ -46,11 +47,11 @@ func adoptTags(t *trial) {
 func adoptRefusesOthers(t *trial) {
 	s := t.subject()
 	t.launch(s)
-	for who, other := range t.others(s) {
-		_, err := t.driver.Adopt(t.Context(), t.adoption(other))
-		other.providerID = "" // Not to be deleted when the case ends.
+	for who, other := range t.foreignOwners(s) {
+		_, err := t.driver.Adopt(t.Context(), t.adoptRequest(other))
+		other.providerID = "" // Do not delete it when the case ends.
 		t.wantCode(err, "Adopt by "+who, provider.FailedPrecondition)
-		t.untouched(s, "Adopt by "+who)
+		t.checkUnchanged(s, "Adopt by "+who)
 	}
 }
 
@@ -58,39 +59,40 @@ func adoptReplacesFormer(t *trial) {
 	s := t.subject()
 	t.launch(s)
 	former := provider.Identity{ClusterID: s.cluster, MachineUID: s.Machine.UID}
-	for who, other := range t.others(s) {
-		wrong := t.adoption(other)
-		wrong.Former = &provider.Identity{ClusterID: former.ClusterID, MachineUID: former.MachineUID + "-of-nobody"}
+	for who, other := range t.foreignOwners(s) {
+		wrong := t.adoptRequest(other)
+		wrong.Former = &provider.Identity{ClusterID: former.ClusterID, MachineUID: former.MachineUID + "-unknown"}
 		_, err := t.driver.Adopt(t.Context(), wrong)
 		t.wantCode(err, "Adopt by "+who+" that names another former machine", provider.FailedPrecondition)
-		t.untouched(s, "Adopt by "+who+" that names another former machine")
-		wrong.Former = &provider.Identity{ClusterID: former.ClusterID + "-of-nobody", MachineUID: former.MachineUID}
+		t.checkUnchanged(s, "Adopt by "+who+" that names another former machine")
+		wrong.Former = &provider.Identity{ClusterID: former.ClusterID + "-unknown", MachineUID: former.MachineUID}
 		_, err = t.driver.Adopt(t.Context(), wrong)
 		t.wantCode(err, "Adopt by "+who+" that names another former cluster", provider.FailedPrecondition)
-		t.untouched(s, "Adopt by "+who+" that names another former cluster")
-		other.providerID = "" // Not to be deleted when the case ends.
+		t.checkUnchanged(s, "Adopt by "+who+" that names another former cluster")
+		other.providerID = "" // Do not delete it when the case ends.
 	}
-	// Of a restored Machine the name is the same, and the UID another one.
+	// A restored Machine has the same name and another UID.
 	again := t.subjectOf(s.cluster + "-restored")
 	again.Name, again.providerID, again.scope = s.Name, s.providerID, s.scope
-	request := t.adoption(again)
+	request := t.adoptRequest(again)
 	request.Former = &former
 	for range 2 {
 		t.await("Adopt with the former identity", func() (bool, string) {
 			in, err := t.driver.Adopt(t.Context(), request)
 			if provider.CodeOf(err) == provider.Aborted {
-				return false, err.Error() // Machinist tries again.
+				return false, err.Error() // Machinist retries.
 			}
 			t.must(err, "Adopt with the former identity")
-			t.carries(in, again, "Adopt with the former identity")
+			t.checkTags(in, again, "Adopt with the former identity")
 			return true, ""
 		})
 	}
-	s.providerID = "" // It is not its machine's any more.
+	s.providerID = "" // The instance no longer belongs to this machine.
 	t.await("Get shows the tags of the restored machine", func() (bool, string) {
 		in, err := t.driver.Get(t.Context(), t.byID(again))
 		t.must(err, "Get by provider ID")
-		return in.OwnedBy(again.cluster, again.Machine) == nil, fmt.Sprintf("it shows %q of %q", in.MachineUID, in.ClusterID)
+		return in.OwnedBy(again.cluster, again.Machine) == nil,
+			fmt.Sprintf("it shows machine %q of cluster %q", in.MachineUID, in.ClusterID)
 	})
 	t.delete(t.driver, t.deleteByID(again))
 	t.awaitGone(again)

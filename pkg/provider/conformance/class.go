@@ -21,26 +21,29 @@ import (
 
 func classCases() []testCase {
 	return []testCase{
-		{name: "NameAndTimes", rule: "Name is a DNS label, CallTimeout and CreateSettle are positive.", test: nameAndTimes},
+		{name: "NameAndTimes", rule: "Name is a DNS label. CallTimeout and CreateSettle are positive.", test: nameAndTimes},
 		{name: "ValidateAcceptsWhatWorks",
-			rule: "Validate accepts what works, with credentials and without, also with some that only the cloud can refuse.",
+			rule: "Validate accepts valid providerSpecs with credentials, without credentials, and with credentials that " +
+				"only the cloud can reject.",
 			test: validateAcceptsWhatWorks},
 		{name: "InvalidSpecsAreRefusedByField",
-			rule: "Validate, Capacity and Create refuse an invalid providerSpec with InvalidArgument and the field.",
+			rule: "Validate, Capacity and Create refuse an invalid providerSpec with InvalidArgument, and name the field.",
 			test: invalidSpecsAreRefused},
 		{name: "SpecIsDecodedStrictly",
-			rule: "Unknown and repeated fields, other kinds and API versions, and what is no object are InvalidArgument.",
+			rule: "Unknown and repeated fields, other kinds and API versions, and anything that is not an object are refused " +
+				"with InvalidArgument.",
 			test: specIsDecodedStrictly},
 		{name: "CredentialsAreDecodedStrictly",
-			rule:  "Validate refuses malformed credentials with InvalidArgument; no call works with them.",
+			rule:  "Validate refuses malformed credentials with InvalidArgument. No call succeeds with them.",
 			needs: []need{needsMalformed}, test: credentialsAreDecodedStrictly},
 		{name: "CredentialsNameNoSources",
-			rule: "Credentials never make the driver read a file, fetch a URL or run a command.",
+			rule: "Credentials never cause the driver to read a file, fetch a URL or run a command.",
 			test: credentialsNameNoSources},
 		{name: "RejectedCredentials",
-			rule:  "Credentials that the cloud does not accept are Unauthenticated or PermissionDenied, never NotFound or Gone.",
+			rule: "Calls with credentials that the cloud rejects fail with Unauthenticated or PermissionDenied, never with " +
+				"NotFound or Gone.",
 			needs: []need{needsRejected}, test: rejectedCredentials},
-		{name: "CapacityIsPlausible", rule: "Capacity answers with quantities that are not negative, or is Unimplemented.",
+		{name: "CapacityIsPlausible", rule: "Capacity returns no negative quantities, or is Unimplemented.",
 			test: capacityIsPlausible},
 	}
 }
@@ -57,7 +60,7 @@ func nameAndTimes(t *trial) {
 		t.Errorf("CallTimeout %s is not positive", d)
 	}
 	if d := provider.CreateSettle(t.driver.driver); d <= 0 {
-		t.Errorf("CreateSettle %s is not positive: no cloud takes effect and shows it at once", d)
+		t.Errorf("CreateSettle %s is not positive: no cloud carries out a call and shows the result at once", d)
 	}
 }
 
@@ -79,16 +82,16 @@ func validateAcceptsWhatWorks(t *trial) {
 
 func invalidSpecsAreRefused(t *trial) {
 	for _, invalid := range t.InvalidSpecs {
-		t.refusesSpec(invalid)
+		t.checkSpecRefused(invalid)
 	}
 }
 
-// refusesSpec holds every call that makes something of a providerSpec to refusing this one.
-func (t *trial) refusesSpec(invalid InvalidSpec) {
+// checkSpecRefused checks that every call that uses a providerSpec refuses this one.
+func (t *trial) checkSpecRefused(invalid InvalidSpec) {
 	t.Helper()
 	class := provider.Class{Spec: invalid.Spec, Credentials: t.Class.Credentials}
 	s := t.subject()
-	create := t.request(s)
+	create := t.createRequest(s)
 	create.Class = class
 	for _, call := range []struct {
 		name string
@@ -144,7 +147,7 @@ func specIsDecodedStrictly(t *trial) {
 		{"a field with a path of another's machine", with("credentialsFile", `"/etc/passwd"`), "credentialsFile"},
 		{"another kind", with("kind", `"ConformanceOther"`), "kind"},
 		{"no kind", without("kind"), "kind"},
-		{"a kind that is no text", with("kind", "7"), "kind"},
+		{"a kind that is not a string", with("kind", "7"), "kind"},
 		{"another API version", with("apiVersion", `"conformance.example.com/v9"`), "apiVersion"},
 		{"no API version", without("apiVersion"), "apiVersion"},
 		{"a field twice", slices.Concat([]byte(`{"kind":`), fields["kind"], []byte(","), body), "kind"},
@@ -158,21 +161,21 @@ func specIsDecodedStrictly(t *trial) {
 		{"a megabyte of brackets", bytes.Repeat([]byte("["), 1<<20), ""},
 		{"a megabyte of objects", bytes.Repeat([]byte(`{"a":`), 1<<18), ""},
 	} {
-		t.refusesSpec(invalid)
+		t.checkSpecRefused(invalid)
 	}
 }
 
-// cloudCall is a call of the driver that has to ask the cloud. It returns an error unless it succeeded.
+// cloudCall is a call of the driver that must ask the cloud. It returns an error unless the call succeeded.
 type cloudCall struct {
 	name string
 	do   func(context.Context) error
 }
 
-// calls are all such calls about the subject, which has an instance; Create is for another machine. Those that change
-// least come first.
+// calls returns all such calls about the subject, which has an instance. Create is for another machine. The calls are
+// sorted by how much they change, the least first.
 func (t *trial) calls(class provider.Class, s *subject) []cloudCall {
 	fresh := t.subject()
-	create := t.request(fresh)
+	create := t.createRequest(fresh)
 	byID, byTags, deleteByID, deleteByTags := t.byID(s), t.byTags(s), t.deleteByID(s), t.deleteByTags(s)
 	list := provider.ListRequest{Class: class, ClusterID: s.cluster}
 	create.Class, byID.Class, byTags.Class, deleteByID.Class, deleteByTags.Class = class, class, class, class, class
@@ -246,14 +249,14 @@ func capacityIsPlausible(t *trial) {
 	}
 }
 
-// bait is a place to which credentials try to lead a driver.
+// bait is a place that credentials could refer to: a file, a URL, or a command that leaves a trace.
 type bait struct {
 	file, canary, url string
 	fetched           atomic.Int32
 	close             func()
 }
 
-// newBait lays out the secret as a file and on a URL, and a command that would leave a trace.
+// newBait stores the secret in a file and serves it on a URL. The canary is the file that a command would create.
 func newBait(secret []byte) (*bait, error) {
 	dir, err := os.MkdirTemp("", "conformance")
 	if err != nil {
@@ -287,12 +290,12 @@ func credentialsNameNoSources(t *trial) {
 		t.skip("the driver needs no credentials")
 	}
 	for key := range good {
-		t.followsNoSource(good, key)
+		t.checkFollowsNoReference(good, key)
 	}
 }
 
-// followsNoSource puts references to the good value of one key in its place, and beside it.
-func (t *trial) followsNoSource(good map[string][]byte, key string) {
+// checkFollowsNoReference replaces the value of one key by references to it, or adds such references under other keys.
+func (t *trial) checkFollowsNoReference(good map[string][]byte, key string) {
 	t.Helper()
 	b, err := newBait(good[key])
 	t.must(err, "lay out bait")
@@ -301,12 +304,12 @@ func (t *trial) followsNoSource(good map[string][]byte, key string) {
 		changed := maps.Clone(good)
 		change(changed)
 		class := provider.Class{Spec: t.Class.Spec, Credentials: provider.NewCredentials(changed)}
-		// Only what follows the reference gets at the good value again.
+		// A driver that works with a reference must have followed it to the valid value.
 		_ = t.driver.Validate(t.Context(), provider.ValidateRequest{Class: class})
 		_, err := t.driver.List(t.Context(), provider.ListRequest{Class: class, ClusterID: t.ClusterID})
 		return err == nil
 	}
-	// A key that the driver does without proves nothing by working.
+	// If the driver works without the key, a call that succeeds proves nothing.
 	matters := !works(func(c map[string][]byte) { c[key] = []byte("conformance-garbage") })
 	touch := fmt.Sprintf("touch %s", b.canary)
 	for _, value := range []string{
@@ -315,15 +318,15 @@ func (t *trial) followsNoSource(good map[string][]byte, key string) {
 		fmt.Sprintf(`{"exec":{"command":"sh","args":["-c",%q]}}`, touch), "$(" + touch + ")", "`" + touch + "`", "|" + touch,
 	} {
 		if works(func(c map[string][]byte) { c[key] = []byte(value) }) && matters {
-			t.Errorf("the driver works with %.12q… as the credentials' %s: it follows it", value, key)
+			t.Errorf("the driver works with %.12q… as the credentials' %s: it follows the reference", value, key)
 		}
 	}
-	for beside, value := range map[string]string{
+	for other, value := range map[string]string{
 		key + "File": b.file, key + "_file": b.file, key + "Path": b.file, "file": b.file,
 		key + "URL": b.url, "url": b.url, "exec": touch, "command": touch, "credential_process": touch,
 	} {
-		if works(func(c map[string][]byte) { delete(c, key); c[beside] = []byte(value) }) && matters {
-			t.Errorf("the driver works with the credentials' key %s instead of %s: it follows it", beside, key)
+		if works(func(c map[string][]byte) { delete(c, key); c[other] = []byte(value) }) && matters {
+			t.Errorf("the driver works with the credentials' key %s instead of %s: it follows the reference", other, key)
 		}
 	}
 	if b.fetched.Load() > 0 {

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// hooks reach the cloud past the driver.
+// hooks returns the hooks that reach the cloud without the driver.
 func (c *fakeCloud) hooks() Cloud {
 	return Cloud{
 		Resources: func(context.Context) ([]string, error) {
@@ -81,11 +81,11 @@ func (c *fakeCloud) hooks() Cloud {
 
 func (c *fakeCloud) launch(ctx context.Context, node string, tags map[string]string) (string,
 	func(context.Context) error, error) {
-	made, err := c.createServer(ctx, c.account, wanted{idempotency: random(4), size: "small", node: node, tags: tags})
-	return "fake://zone-1/" + made.id, func(context.Context) error {
+	created, err := c.createServer(ctx, c.account, wanted{idempotency: random(4), size: "small", node: node, tags: tags})
+	return "fake://zone-1/" + created.id, func(context.Context) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.remove(made.id)
+		c.remove(created.id)
 		return nil
 	}, err
 }

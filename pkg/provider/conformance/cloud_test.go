@@ -11,50 +11,50 @@ import (
 	"time"
 )
 
-// fakeCloud is a cloud in memory, of the kind that makes drivers work for their money: a server needs a network
-// interface that is made before it and stays after it, deleting takes a while, reads may lag, and errors repeat what
-// was sent. What takes time takes looks: the more often somebody looks, the sooner it has passed.
+// fakeCloud is a cloud in memory that is difficult for drivers. A server needs a network interface that is created
+// before it and remains after it. A deletion takes a while, reads may lag behind, and errors repeat the request.
+// Instead of time, the cloud counts reads: the more often a server is read, the sooner it is running.
 type fakeCloud struct {
 	mu      sync.Mutex
-	account string // the token that is accepted
+	account string // the token that the cloud accepts
 	serial  int
 	servers []*server // in order of creation
 	parts   map[string]map[string]string
-	// reserved are network interfaces that a refused call has left unusable.
+	// reserved are network interfaces that a refused call has made unusable.
 	reserved map[string]bool
 	tokens   map[string]spent
 
-	// boot and end are after how many looks a server runs, and after how many deletions it is gone; lag is how many looks
-	// do not see a new server.
+	// boot is the number of reads until a server runs. end is the number of delete calls until it is gone. lag is the
+	// number of reads that do not show a new server.
 	boot, end, lag int
 
 	faults map[FaultKind]*active
-	// gone are servers as they were, and when they went.
+	// gone are deleted servers.
 	gone []*server
-	// quota bounds the servers while QuotaFreesLate lasts.
+	// quota is the maximum number of servers while QuotaFreesLate is active.
 	quota int
-	// reads and lists count what is answered in turns.
+	// reads and lists count calls whose answers alternate.
 	reads, lists int
 	announced    map[string]time.Time
 }
 
-// active is a fault while it lasts.
+// active is an active fault.
 type active struct {
 	Fault
 	skip  int
 	began time.Time
-	// healed ends the hanging calls.
+	// healed ends the hanging calls when it is closed.
 	healed chan struct{}
 }
 
 type server struct {
-	id, node, size, nic string
-	tags                map[string]string
-	checks, deletions   int
-	made, went          time.Time
-	// hidden counts the answers that a fault kept it out of.
+	id, node, size, nic  string
+	tags                 map[string]string
+	checks, deletions    int
+	createdAt, deletedAt time.Time
+	// hidden counts, for each kind of fault, how many answers did not show the server because of it.
 	hidden map[FaultKind]int
-	// failure is what failed: noCapacity, or badOperation while it runs.
+	// failure is noCapacity, or badOperation if the server runs and an operation on it failed.
 	failure string
 }
 
@@ -62,7 +62,7 @@ const noCapacity, badOperation = "NoCapacity", "OperationFailed"
 
 type spent struct{ parameters, id string }
 
-// cloudError is what the cloud answers. It repeats what it was sent, as real ones do.
+// cloudError is an error of the cloud. It repeats what was sent, as real clouds do.
 type cloudError struct {
 	kind       string
 	message    string
@@ -84,20 +84,20 @@ func newFakeCloud() *fakeCloud {
 	}
 }
 
-// request is what arrives with every call.
+// request contains what every call sends.
 type request struct {
 	token string
-	// makes says that the call makes a server, changes that it changes anything.
-	makes, changes bool
-	// sent is what else was sent, to be repeated in errors.
+	// creates means that the call creates a server. changes means that it changes anything.
+	creates, changes bool
+	// sent is what else was sent. Errors repeat it.
 	sent string
 }
 
-// readsAll is the key of a context whose client reads answers of any length. Others read a megabyte.
+// readsAll is a context key for a client that reads answers of any length. Other clients read at most a megabyte.
 type readsAll struct{}
 
-// late reports whether what happened to a server since a fault began is not shown yet: for as long as the fault says,
-// and in one answer at least, so that a slow test does not miss it.
+// late reports whether an answer hides an event of a server because of a fault. It hides the event for Fault.For, and
+// in at least one answer, so that a slow test does not miss the fault.
 func (c *fakeCloud) late(kind FaultKind, s *server, at time.Time) bool {
 	f := c.faults[kind]
 	if f == nil || at.Before(f.began) || time.Since(at) >= f.For && s.hidden[kind] > 0 {
@@ -107,17 +107,17 @@ func (c *fakeCloud) late(kind FaultKind, s *server, at time.Time) bool {
 	return true
 }
 
-// call carries out one call, or not.
+// call executes one call, or lets it fail because of a fault.
 func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	refuse := func(kind string) error {
+	refused := func(kind string) error {
 		return &cloudError{kind: kind, message: fmt.Sprintf("refused: token %s, body %s", r.token, r.sent)}
 	}
-	befalls := func(kind FaultKind) bool {
+	hits := func(kind FaultKind) bool {
 		f := c.faults[kind]
 		if f == nil {
 			return false
@@ -128,7 +128,7 @@ func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) er
 		}
 		return true
 	}
-	if befalls(Hanging) {
+	if hits(Hanging) {
 		healed := c.faults[Hanging].healed
 		c.mu.Unlock()
 		select {
@@ -141,38 +141,38 @@ func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) er
 		}
 	}
 	for _, kind := range []FaultKind{Unavailable, Unauthenticated, PermissionDenied} {
-		if befalls(kind) {
-			return refuse(string(kind))
+		if hits(kind) {
+			return refused(string(kind))
 		}
 	}
-	if befalls(Throttled) {
+	if hits(Throttled) {
 		return &cloudError{kind: "Throttled", message: "slow down, " + r.token, retryAfter: c.faults[Throttled].RetryAfter}
 	}
 	if r.token != c.account {
-		return refuse("Unauthenticated")
+		return refused("Unauthenticated")
 	}
 	switch {
-	case r.makes && befalls(Exhausted):
-		return refuse("Exhausted")
-	case r.makes && befalls(LostCreate):
+	case r.creates && hits(Exhausted):
+		return refused("Exhausted")
+	case r.creates && hits(LostCreate):
 		_ = effect()
-		return refuse("Unavailable")
-	case r.changes && befalls(DoneLate):
+		return refused("Unavailable")
+	case r.changes && hits(DoneLate):
 		time.AfterFunc(c.faults[DoneLate].For, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			_ = effect()
 		})
-		return refuse("Unavailable")
+		return refused("Unavailable")
 	}
 	err := effect()
-	if befalls(HugeAnswers) && ctx.Value(readsAll{}) == nil {
-		return refuse("TooLong")
+	if hits(HugeAnswers) && ctx.Value(readsAll{}) == nil {
+		return refused("TooLong")
 	}
 	return err
 }
 
-// putNIC makes a network interface and reports whether it has the tags.
+// putNIC creates a network interface and reports whether it has the tags.
 func (c *fakeCloud) putNIC(ctx context.Context, token, name string, tags map[string]string) (tagged bool, err error) {
 	err = c.call(ctx, request{token: token, sent: name, changes: true}, func() error {
 		if tagged = c.faults[UntaggedParts] == nil; !tagged {
@@ -186,7 +186,7 @@ func (c *fakeCloud) putNIC(ctx context.Context, token, name string, tags map[str
 
 func (c *fakeCloud) tagNIC(ctx context.Context, token, name string, tags map[string]string) error {
 	return c.call(ctx, request{token: token, sent: name, changes: true}, func() error {
-		if _, there := c.parts["nic/"+name]; !there {
+		if _, exists := c.parts["nic/"+name]; !exists {
 			return &cloudError{kind: "Conflict", message: name + " is gone"}
 		}
 		c.parts["nic/"+name] = tags
@@ -205,7 +205,7 @@ func (c *fakeCloud) deleteUntagged(ctx context.Context, token, name string) erro
 	return c.deletePart(ctx, token, name, nil)
 }
 
-// deletePart deletes a network interface or a disk if it has the tags; it is in use as long as its server is there.
+// deletePart deletes a network interface or a disk if it has the tags and does not belong to a server.
 func (c *fakeCloud) deletePart(ctx context.Context, token, name string, tags map[string]string) error {
 	return c.call(ctx, request{token: token, sent: name, changes: true}, func() error {
 		has, found := c.parts[name]
@@ -216,7 +216,7 @@ func (c *fakeCloud) deletePart(ctx context.Context, token, name string, tags map
 			return &cloudError{kind: "Conflict", message: name + " is in use"}
 		}
 		for _, s := range c.gone {
-			if name == "nic/"+s.nic && c.late(PartsInUse, s, s.went) {
+			if name == "nic/"+s.nic && c.late(PartsInUse, s, s.deletedAt) {
 				return &cloudError{kind: "Conflict", message: name + " is still in use"}
 			}
 		}
@@ -230,13 +230,13 @@ func (c *fakeCloud) attached(part string) bool {
 	return slices.ContainsFunc(c.servers, func(s *server) bool { return part == "nic/"+s.nic || part == "disk/"+s.id })
 }
 
-// part is one that belongs to no server.
+// part is a part that belongs to no server.
 type part struct {
 	name string
 	tags map[string]string
 }
 
-// listParts returns those with the tags that belong to no server.
+// listParts returns the parts that have the tags and belong to no server.
 func (c *fakeCloud) listParts(ctx context.Context, token string, tags map[string]string) (all []part, err error) {
 	err = c.call(ctx, request{token: token, sent: fmt.Sprint(tags)}, func() error {
 		for _, name := range slices.Sorted(maps.Keys(c.parts)) {
@@ -249,31 +249,31 @@ func (c *fakeCloud) listParts(ctx context.Context, token string, tags map[string
 	return all, err
 }
 
-// wanted is what a server is made from.
+// wanted describes the server to create.
 type wanted struct {
 	idempotency, size, node, nic, userData string
 	tags                                   map[string]string
 }
 
 func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (server, error) {
-	out := new(server) // What is done late is not read.
-	err := c.call(ctx, request{token: token, makes: true, changes: true, sent: w.userData}, func() error {
+	out := new(server) // If the call is done late, the caller does not read it.
+	err := c.call(ctx, request{token: token, creates: true, changes: true, sent: w.userData}, func() error {
 		parameters := fmt.Sprint(w)
 		if used, known := c.tokens[w.idempotency]; known {
 			if used.parameters != parameters {
 				return &cloudError{kind: "TokenReused", message: w.userData}
 			}
-			made := c.find(used.id)
-			if made == nil {
+			created := c.find(used.id)
+			if created == nil {
 				return &cloudError{kind: "TokenSpent", message: used.id}
 			}
-			*out = c.spelled(*made)
+			*out = c.spelled(*created)
 			return nil
 		}
 		if len(w.userData) > 64<<10 {
 			return &cloudError{kind: "Invalid", message: "too long: " + w.userData}
 		}
-		if _, there := c.parts["nic/"+w.nic]; w.nic != "" && !there {
+		if _, exists := c.parts["nic/"+w.nic]; w.nic != "" && !exists {
 			return &cloudError{kind: "Conflict", message: "there is no " + w.nic}
 		}
 		if c.faults[PartsReserved] != nil {
@@ -287,15 +287,15 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (s
 			return &cloudError{kind: "Exhausted", message: "no quota"}
 		}
 		c.serial++
-		made := &server{id: fmt.Sprintf("i-%d", c.serial), node: w.node, size: w.size, nic: w.nic, tags: maps.Clone(w.tags),
-			made: time.Now(), hidden: map[FaultKind]int{}}
+		created := &server{id: fmt.Sprintf("i-%d", c.serial), node: w.node, size: w.size, nic: w.nic, tags: maps.Clone(w.tags),
+			createdAt: time.Now(), hidden: map[FaultKind]int{}}
 		if c.faults[GivesUp] != nil {
-			made.failure = noCapacity
+			created.failure = noCapacity
 		}
-		c.servers = append(c.servers, made)
-		c.parts["disk/"+made.id] = made.tags
-		c.tokens[w.idempotency] = spent{parameters, made.id}
-		*out = c.spelled(*made)
+		c.servers = append(c.servers, created)
+		c.parts["disk/"+created.id] = created.tags
+		c.tokens[w.idempotency] = spent{parameters, created.id}
+		*out = c.spelled(*created)
 		return nil
 	})
 	if err != nil {
@@ -304,17 +304,17 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (s
 	return *out, nil
 }
 
-// notFreed is how many servers are gone and still count.
+// notFreed returns how many deleted servers still count against the quota.
 func (c *fakeCloud) notFreed() (n int) {
 	for _, s := range c.gone {
-		if c.late(QuotaFreesLate, s, s.went) {
+		if c.late(QuotaFreesLate, s, s.deletedAt) {
 			n++
 		}
 	}
 	return n
 }
 
-// find is for writes, which do not lag. The case of an id does not count.
+// find finds a server without lag, for calls that change something. It ignores the case of the ID.
 func (c *fakeCloud) find(id string) *server {
 	if i := slices.IndexFunc(c.servers, func(s *server) bool { return strings.EqualFold(s.id, id) }); i >= 0 {
 		return c.servers[i]
@@ -325,11 +325,11 @@ func (c *fakeCloud) find(id string) *server {
 func (c *fakeCloud) getServer(ctx context.Context, token, id string) (out server, err error) {
 	err = c.call(ctx, request{token: token, sent: id}, func() error {
 		s := c.find(id)
-		if s != nil && c.late(LateReads, s, s.made) {
+		if s != nil && c.late(LateReads, s, s.createdAt) {
 			s = nil
 		} else if s == nil {
 			for _, past := range c.gone {
-				if strings.EqualFold(past.id, id) && c.late(LateReads, past, past.went) {
+				if strings.EqualFold(past.id, id) && c.late(LateReads, past, past.deletedAt) {
 					out = c.spelled(*past)
 					return nil
 				}
@@ -345,13 +345,13 @@ func (c *fakeCloud) getServer(ctx context.Context, token, id string) (out server
 	return out, err
 }
 
-// sees is one check a server.
+// sees counts a read of a server and reports whether the read shows the server.
 func (c *fakeCloud) sees(s *server) bool {
 	s.checks++
 	return s.checks > c.lag
 }
 
-// spelled is a server as answers spell it.
+// spelled returns a server with its ID and name as answers spell them.
 func (c *fakeCloud) spelled(s server) server {
 	if c.faults[OtherCase] != nil {
 		s.id, s.node = strings.ToUpper(s.id), strings.ToUpper(s.node)
@@ -359,10 +359,10 @@ func (c *fakeCloud) spelled(s server) server {
 	return s
 }
 
-// shown is a server as reads and lists show it.
+// shown returns a server as reads and lists show it.
 func (c *fakeCloud) shown(s *server) server {
 	out := c.spelled(*s)
-	if c.late(LateTags, s, s.made) {
+	if c.late(LateTags, s, s.createdAt) {
 		out.tags = nil
 	}
 	if c.faults[StateGoesBack] != nil && c.reads%2 == 0 {
@@ -371,7 +371,7 @@ func (c *fakeCloud) shown(s *server) server {
 	return out
 }
 
-// listServers returns a page of the servers with the tags, after so many.
+// listServers returns one page of the servers with the tags. It skips the first servers, as many as after.
 func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[string]string, after,
 	limit int) (page []server, more bool, err error) {
 	err = c.call(ctx, request{token: token, sent: fmt.Sprint(tags)}, func() error {
@@ -382,7 +382,7 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 		}
 		var all []server
 		for _, s := range c.servers {
-			if !includes(s.tags, tags) || c.late(LateLists, s, s.made) || !c.sees(s) {
+			if !includes(s.tags, tags) || c.late(LateLists, s, s.createdAt) || !c.sees(s) {
 				continue
 			}
 			if shown := c.shown(s); includes(shown.tags, tags) {
@@ -390,7 +390,7 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 			}
 		}
 		for _, s := range c.gone {
-			if includes(s.tags, tags) && c.late(LateLists, s, s.went) {
+			if includes(s.tags, tags) && c.late(LateLists, s, s.deletedAt) {
 				all = append(all, c.spelled(*s))
 			}
 		}
@@ -408,7 +408,7 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 	return page, more, err
 }
 
-// filter is what a search goes by that asks for tags.
+// filter returns the tags by which a search for tags really filters.
 func (c *fakeCloud) filter(tags map[string]string) map[string]string {
 	if c.faults[FiltersIgnored] != nil {
 		return nil
@@ -416,7 +416,7 @@ func (c *fakeCloud) filter(tags map[string]string) map[string]string {
 	return tags
 }
 
-// deleteServer deletes a server if it has the tags; after some calls it is NotFound.
+// deleteServer deletes a server if it has the tags. The server is gone after several calls.
 func (c *fakeCloud) deleteServer(ctx context.Context, token, id string, tags map[string]string) error {
 	return c.call(ctx, request{token: token, sent: id, changes: true}, func() error {
 		s := c.find(id)
@@ -439,7 +439,7 @@ func (c *fakeCloud) remove(id string) {
 			return false
 		}
 		past := *s
-		past.went, past.deletions, past.hidden = time.Now(), 0, map[FaultKind]int{}
+		past.deletedAt, past.deletions, past.hidden = time.Now(), 0, map[FaultKind]int{}
 		c.gone = append(c.gone, &past)
 		return true
 	})
@@ -459,7 +459,7 @@ func (c *fakeCloud) change(ctx context.Context, token, id string, do func(*serve
 	})
 }
 
-// ending returns the servers whose end is announced, and when it is.
+// ending returns the IDs of the servers whose end was announced, with the time of the end.
 func (c *fakeCloud) ending(ctx context.Context, token string) (all map[string]time.Time, err error) {
 	err = c.call(ctx, request{token: token}, func() error {
 		all = maps.Clone(c.announced)

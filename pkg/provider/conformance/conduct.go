@@ -12,10 +12,11 @@ import (
 
 func conductCases() []testCase {
 	return []testCase{
-		{name: "ManyAtOnce", rule: "One driver serves many calls at the same time and mixes nothing up.", test: manyAtOnce},
+		{name: "ManyAtOnce", rule: "One driver serves many concurrent calls and does not mix up their answers.",
+			test: manyAtOnce},
 		{name: "EndedContext", rule: "A call whose context has ended returns Canceled or DeadlineExceeded and has no effect.",
 			test: endedContext},
-		{name: "SecretsStaySecret", rule: "No error and no instance contains credentials or user data, whatever goes wrong.",
+		{name: "SecretsStaySecret", rule: "No error and no instance contains credentials or user data, whatever fails.",
 			test: secretsStaySecret},
 		{name: "ReadsChangeNothing", rule: "Validate, Capacity, Get and List change nothing in the cloud.",
 			needs: []need{needsResources}, test: readsChangeNothing},
@@ -28,7 +29,7 @@ func manyAtOnce(t *trial) {
 	for i := range subjects {
 		subjects[i] = t.subject()
 	}
-	// atOnce calls all together, beside looks that must not disturb.
+	// atOnce makes one call for each subject concurrently, together with reads that must not disturb them.
 	atOnce := func(do func(i int, s *subject) error) {
 		var all sync.WaitGroup
 		for i, s := range subjects {
@@ -42,32 +43,32 @@ func manyAtOnce(t *trial) {
 	}
 	requests := make([]provider.CreateRequest, len(subjects))
 	for i, s := range subjects {
-		requests[i] = t.request(s)
+		requests[i] = t.createRequest(s)
 	}
-	made := make([]*provider.Instance, len(subjects))
+	created := make([]*provider.Instance, len(subjects))
 	atOnce(func(i int, _ *subject) (err error) {
-		made[i], err = t.driver.Create(t.Context(), requests[i])
+		created[i], err = t.driver.Create(t.Context(), requests[i])
 		return err
 	})
 	owner := map[string]*subject{}
 	for i, s := range subjects {
 		if errs[i] != nil {
-			t.Errorf("Create beside others: %v", errs[i])
+			t.Errorf("a concurrent Create: %v", errs[i])
 			continue
 		}
-		if other := owner[made[i].ProviderID]; other != nil {
-			t.Errorf("Create beside others returns %q for machine %s and for machine %s", made[i].ProviderID, other.UID, s.UID)
+		if other := owner[created[i].ProviderID]; other != nil {
+			t.Errorf("concurrent Creates return %q for machine %s and for machine %s", created[i].ProviderID, other.UID, s.UID)
 			continue
 		}
-		owner[made[i].ProviderID] = s
-		s.providerID, s.scope = made[i].ProviderID, made[i].Scope
-		t.carries(made[i], s, "Create beside others")
+		owner[created[i].ProviderID] = s
+		s.providerID, s.scope = created[i].ProviderID, created[i].Scope
+		t.checkTags(created[i], s, "a concurrent Create")
 	}
 	for _, s := range owner {
-		t.exactlyOne(s)
+		t.checkExactlyOne(s)
 	}
 	gone := make([]bool, len(subjects))
-	t.await("Deletes beside others report Gone", func() (bool, string) {
+	t.await("concurrent Deletes report Gone", func() (bool, string) {
 		atOnce(func(i int, s *subject) error {
 			result, err := t.driver.Delete(t.Context(), t.deleteByID(s))
 			gone[i] = result.Gone
@@ -75,7 +76,7 @@ func manyAtOnce(t *trial) {
 		})
 		left := 0
 		for i := range gone {
-			t.must(errs[i], "Delete beside others")
+			t.must(errs[i], "a concurrent Delete")
 			if !gone[i] {
 				left++
 			}
@@ -87,22 +88,22 @@ func manyAtOnce(t *trial) {
 	}
 }
 
-// prompt is how long a call may take to return after its context has ended.
-const prompt = 5 * time.Second
+// maxReturnDelay is the maximum time for a call to return after its context has ended.
+const maxReturnDelay = 5 * time.Second
 
-// endsPromptly holds a call to returning soon after its context has ended, with the code.
-func (t *trial) endsPromptly(ctx context.Context, call cloudCall, how string, want provider.Code) {
+// checkEndsPromptly checks that a call returns soon after its context has ended, with the given code.
+func (t *trial) checkEndsPromptly(ctx context.Context, call cloudCall, how string, want provider.Code) {
 	t.Helper()
 	outcome := make(chan error, 1)
 	go func() { outcome <- call.do(ctx) }()
 	<-ctx.Done()
-	patience := time.NewTimer(min(prompt, t.Timeout))
+	patience := time.NewTimer(min(maxReturnDelay, t.Timeout))
 	defer patience.Stop()
 	select {
 	case err := <-outcome:
 		t.wantCode(err, call.name+" whose context "+how, want)
 	case <-patience.C:
-		t.Errorf("%s does not return within %s after its context %s", call.name, min(prompt, t.Timeout), how)
+		t.Errorf("%s does not return within %s after its context %s", call.name, min(maxReturnDelay, t.Timeout), how)
 	}
 }
 
@@ -111,35 +112,35 @@ func endedContext(t *trial) {
 	s := t.subject()
 	t.launch(s)
 	t.awaitRunning(s)
-	with := t.beyond(before)
+	with := t.newResources(before)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	for _, call := range t.calls(t.Class, s) {
-		t.endsPromptly(cancelled, call, "was cancelled before", provider.Canceled)
-		t.endsPromptly(expired, call, "ended before", provider.DeadlineExceeded)
+		t.checkEndsPromptly(cancelled, call, "was cancelled before", provider.Canceled)
+		t.checkEndsPromptly(expired, call, "ended before", provider.DeadlineExceeded)
 	}
-	t.untouched(s, "calls whose context had ended")
+	t.checkUnchanged(s, "calls whose context had ended")
 	for _, other := range t.subjects {
 		if found := t.listed(other); other != s && len(found) > 0 {
-			t.Errorf("Create whose context had ended made %v", ids(found))
+			t.Errorf("Create with an ended context created %v", ids(found))
 		}
 	}
-	if now := t.beyond(before); len(now) > len(with) {
-		t.Errorf("calls whose context had ended made something: there is %v, and was %v", now, with)
+	if now := t.newResources(before); len(now) > len(with) {
+		t.Errorf("calls with an ended context created something: before them there was %v, now there is %v", with, now)
 	}
 }
 
-// secretsStaySecret only makes everything go wrong that can: every answer is checked on its way.
+// secretsStaySecret provokes as many errors as it can. The wrapper watched checks each answer for secrets.
 func secretsStaySecret(t *trial) {
 	s := t.subject()
 	t.launch(s)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	other := t.request(s)
+	other := t.createRequest(s)
 	other.UserData = t.userData(" changed")
-	huge := t.request(t.subject())
+	huge := t.createRequest(t.subject())
 	huge.UserData = provider.NewSecret(append(t.userData("").Reveal(), make([]byte, 1<<20)...))
 	for _, req := range []provider.CreateRequest{other, huge} {
 		_, _ = t.driver.Create(t.Context(), req)
@@ -150,7 +151,7 @@ func secretsStaySecret(t *trial) {
 		wrong.providerID = providerID
 		_, _ = t.driver.Get(t.Context(), t.byID(&wrong))
 		_, _ = t.driver.Delete(t.Context(), t.deleteByID(&wrong))
-		_, _ = t.driver.Update(t.Context(), t.update(&wrong))
+		_, _ = t.driver.Update(t.Context(), t.updateRequest(&wrong))
 	}
 	classes := []provider.Class{t.Class, {Spec: t.Class.Spec, Credentials: t.RejectedCredentials},
 		{Spec: []byte("{}"), Credentials: t.Class.Credentials}}
@@ -162,7 +163,7 @@ func secretsStaySecret(t *trial) {
 		_, _ = t.driver.Capacity(t.Context(), provider.CapacityRequest{Class: class})
 		ctx := t.Context()
 		if i == 0 {
-			ctx = cancelled // With this class the calls would succeed.
+			ctx = cancelled // The calls would succeed with this class.
 		}
 		for _, call := range t.calls(class, s) {
 			_ = call.do(ctx)
@@ -196,11 +197,11 @@ func readsChangeNothing(t *trial) {
 		_, err = t.driver.Get(t.Context(), t.byTags(s))
 		t.must(err, "Get by tags")
 		_, err = t.driver.Get(t.Context(), t.byTags(t.subject()))
-		t.wantCode(err, "Get by tags of nothing", provider.NotFound)
+		t.wantCode(err, "Get by tags of a machine without an instance", provider.NotFound)
 		t.list(t.ClusterID)
 		t.list(t.otherCluster())
 	}
 	if after := t.resourcesNow(); !maps.Equal(before, after) {
-		t.Errorf("there were %v, and after reading there are %v", sorted(before), sorted(after))
+		t.Errorf("reads changed the resources from %v to %v", sorted(before), sorted(after))
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// configOf is the complete configuration of a driver of fakeCloud.
+// configOf returns the complete configuration for a driver of fakeCloud.
 func configOf(c *fakeCloud, driver func() provider.Driver) Config {
 	credentials := func(token string) provider.Credentials {
 		return provider.NewCredentials(map[string][]byte{"token": []byte(token)})
@@ -27,8 +27,8 @@ func configOf(c *fakeCloud, driver func() provider.Driver) Config {
 		InvalidSpecs: []InvalidSpec{{"no such size", []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"huge"}`),
 			"size"}},
 		MalformedCredentials: []provider.Credentials{credentials("with white space"),
-			provider.NewCredentials(map[string][]byte{"user": []byte("somebody-else")})},
-		RejectedCredentials: credentials("token-of-nobody"),
+			provider.NewCredentials(map[string][]byte{"user": []byte("another-user")})},
+		RejectedCredentials: credentials("unknown-token"),
 		Timeout:             time.Minute,
 		Full:                true,
 		Legacies:            fakeLegacies(c.account),
@@ -37,10 +37,10 @@ func configOf(c *fakeCloud, driver func() provider.Driver) Config {
 	}
 }
 
-func TestACorrectDriverPassesEverything(t *testing.T) {
+func TestCorrectDriverPassesAllCases(t *testing.T) {
 	for name, lag := range map[string]int{"consistent": 0, "lagging": 3} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // They wait most of the time.
+			t.Parallel() // The tests wait most of the time.
 			c := newFakeCloud()
 			c.lag = lag
 			Run(t, configOf(c, func() provider.Driver { return newCorrect(c) }))
@@ -48,7 +48,7 @@ func TestACorrectDriverPassesEverything(t *testing.T) {
 	}
 }
 
-// recorder stands in for *testing.T.
+// recorder implements report for the suite's own tests.
 type recorder struct {
 	ctx context.Context
 
@@ -82,7 +82,7 @@ func (r *recorder) SkipNow() {
 	runtime.Goexit()
 }
 
-// record runs cases one after the other and returns what the last one reported.
+// record runs cases one after another and returns what the last one reported.
 func record(t *testing.T, c Config, names ...string) *recorder {
 	t.Helper()
 	s, err := newSuite(t.Context(), c)
@@ -106,7 +106,7 @@ func record(t *testing.T, c Config, names ...string) *recorder {
 	return last
 }
 
-func TestWithoutHooksACaseIsSkippedAndFailsWhereAllAreWanted(t *testing.T) {
+func TestCaseWithoutItsHookIsSkippedOrFailsWithFull(t *testing.T) {
 	c := newFakeCloud()
 	config := configOf(c, func() provider.Driver { return struct{ provider.Driver }{newCorrect(c)} })
 	config.Cloud, config.RejectedCredentials, config.MalformedCredentials, config.OtherSpec = Cloud{}, provider.Credentials{}, nil, nil
@@ -127,7 +127,7 @@ func TestWithoutHooksACaseIsSkippedAndFailsWhereAllAreWanted(t *testing.T) {
 	}
 	config.Full = false
 	config.Cloud.Inject = func(context.Context, Fault) (func(), error) {
-		return nil, fmt.Errorf("no such button: %w", errors.ErrUnsupported)
+		return nil, fmt.Errorf("no such fault: %w", errors.ErrUnsupported)
 	}
 	if r := record(t, config, "ThrottlingCloud"); !r.skipped || r.failed {
 		t.Errorf("a fault that cannot be injected: skipped %v, failed %v", r.skipped, r.failures)
@@ -138,7 +138,7 @@ func TestWithoutHooksACaseIsSkippedAndFailsWhereAllAreWanted(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingInAConfigurationIsNamed(t *testing.T) {
+func TestIncompleteConfigurationIsRefused(t *testing.T) {
 	c := newFakeCloud()
 	for field, remove := range map[string]func(*Config){
 		"New":          func(c *Config) { c.New = nil },
@@ -154,7 +154,7 @@ func TestWhatIsMissingInAConfigurationIsNamed(t *testing.T) {
 	}
 }
 
-func TestSecretsAreFoundInDisguise(t *testing.T) {
+func TestSecretsAreFoundInAnyEncoding(t *testing.T) {
 	w := func(r *recorder) *watched {
 		return &watched{t: &trial{report: r, suite: &suite{}, userDataSecret: "0123456789abcdef"}}
 	}
@@ -172,7 +172,7 @@ func TestSecretsAreFoundInDisguise(t *testing.T) {
 		"the cloud does not accept the token: [redacted]": false,
 	} {
 		r := &recorder{ctx: t.Context()}
-		w(r).hush("an error", text, class)
+		w(r).checkNoSecrets("an error", text, class)
 		if r.failed != leaks {
 			t.Errorf("%q: found %v, want %v", text, r.failed, leaks)
 		}

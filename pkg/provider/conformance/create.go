@@ -8,13 +8,15 @@ import (
 
 func createCases() []testCase {
 	return []testCase{
-		{name: "CreateMakesAnInstance", rule: "Create returns an instance, which runs some time later.",
+		{name: "CreateMakesAnInstance", rule: "Create returns an instance, which is Running some time later.",
 			test: createMakesAnInstance},
-		{name: "CreateTwiceIsOne", rule: "Create with the same request again returns the same instance.",
+		{name: "CreateTwiceIsOne", rule: "A repeated Create with the same request returns the same instance.",
 			test: createTwiceIsOne},
 		{name: "CreateAtOnceIsOne",
-			rule: "Many Creates with the same request at the same time make one instance; those that fail, fail with Aborted or AlreadyExists.", test: createAtOnceIsOne},
-		{name: "CreateAfterRestartIsOne", rule: "A new process that repeats Create gets the same instance.",
+			rule: "Concurrent Creates with the same request create one instance. Those that fail return Aborted or " +
+				"AlreadyExists.",
+			test: createAtOnceIsOne},
+		{name: "CreateAfterRestartIsOne", rule: "A new process that repeats a Create gets the same instance.",
 			test: createAfterRestartIsOne},
 		{name: "CreateWithOtherParameters",
 			rule: "Create with a used token and other parameters returns the instance or AlreadyExists.",
@@ -22,7 +24,8 @@ func createCases() []testCase {
 		{name: "LaterAttemptTakesOver",
 			rule: "Create with the token of a later attempt returns the instance that carries the machine's UID.",
 			test: laterAttemptTakesOver},
-		{name: "SpentToken", rule: "Create with the token of an instance that is gone returns a live one or AlreadyExists.",
+		{name: "SpentToken",
+			rule: "Create with the token of a deleted instance returns AlreadyExists, or an instance that is not being deleted.",
 			test: spentToken},
 	}
 }
@@ -34,7 +37,7 @@ func createMakesAnInstance(t *trial) {
 		t.Errorf("Create returns an instance in state %s", in.State)
 	}
 	t.awaitRunning(s)
-	t.exactlyOne(s)
+	t.checkExactlyOne(s)
 }
 
 func (t *trial) awaitRunning(s *subject) {
@@ -42,17 +45,17 @@ func (t *trial) awaitRunning(s *subject) {
 	t.await("the instance is in state Running", func() (bool, string) {
 		in, err := t.driver.Get(t.Context(), t.byID(s))
 		if provider.IsNotFound(err) {
-			return false, "it is not found"
+			return false, "it was not found"
 		}
 		t.must(err, "Get")
 		return in.State == provider.StateRunning, "it is in state " + string(in.State)
 	})
 }
 
-// createAgain repeats a Create that succeeded.
+// createAgain repeats a Create call that succeeded.
 func (t *trial) createAgain(d provider.Driver, s *subject, when string) {
 	t.Helper()
-	in, err := d.Create(t.Context(), t.request(s))
+	in, err := d.Create(t.Context(), t.createRequest(s))
 	t.must(err, "Create again %s", when)
 	if in.ProviderID != s.providerID {
 		t.Errorf("Create again %s returns %q, want %q as before", when, in.ProviderID, s.providerID)
@@ -63,15 +66,15 @@ func createTwiceIsOne(t *trial) {
 	s := t.subject()
 	t.create(s)
 	t.createAgain(t.driver, s, "at once")
-	t.exactlyOne(s)
+	t.checkExactlyOne(s)
 	t.createAgain(t.driver, s, "once it is visible")
-	t.exactlyOne(s)
+	t.checkExactlyOne(s)
 }
 
 func createAtOnceIsOne(t *trial) {
 	const callers = 8
 	s := t.subject()
-	req := t.request(s)
+	req := t.createRequest(s)
 	results := make([]*provider.Instance, callers)
 	errs := make([]error, callers)
 	var all sync.WaitGroup
@@ -82,27 +85,27 @@ func createAtOnceIsOne(t *trial) {
 	for i, in := range results {
 		switch {
 		case errs[i] != nil:
-			t.wantCode(errs[i], "Create beside others with the same token", provider.Aborted, provider.AlreadyExists)
+			t.wantCode(errs[i], "a concurrent Create with the same token", provider.Aborted, provider.AlreadyExists)
 		case s.providerID == "":
 			s.providerID, s.scope = in.ProviderID, in.Scope
 		case s.providerID != in.ProviderID:
-			t.Errorf("Create at the same time with the same token returns %q and %q", s.providerID, in.ProviderID)
+			t.Errorf("concurrent Creates with the same token return %q and %q", s.providerID, in.ProviderID)
 		}
 	}
 	if s.providerID == "" {
-		// They may all have stepped aside for one another. One alone has no reason to.
+		// Every call may have failed because of the others. A single call has no reason to fail.
 		t.create(s)
 	}
-	t.exactlyOne(s)
+	t.checkExactlyOne(s)
 }
 
 func createAfterRestartIsOne(t *trial) {
 	s := t.subject()
 	t.create(s)
 	t.createAgain(t.restart(), s, "after a restart")
-	t.exactlyOne(s)
+	t.checkExactlyOne(s)
 	t.createAgain(t.restart(), s, "after another restart")
-	t.exactlyOne(s)
+	t.checkExactlyOne(s)
 }
 
 func createWithOtherParameters(t *trial) {
@@ -112,7 +115,7 @@ func createWithOtherParameters(t *trial) {
 	} {
 		s := t.subject()
 		t.launch(s)
-		req := t.request(s)
+		req := t.createRequest(s)
 		if change(&req); len(req.Class.Spec) == 0 {
 			continue // There is no OtherSpec.
 		}
@@ -123,14 +126,14 @@ func createWithOtherParameters(t *trial) {
 			t.Errorf("Create with a used token and other %s returns %q, want %q or AlreadyExists", name, in.ProviderID,
 				s.providerID)
 		}
-		t.exactlyOne(s)
+		t.checkExactlyOne(s)
 	}
 }
 
 func laterAttemptTakesOver(t *trial) {
 	s := t.subject()
 	t.launch(s)
-	req := t.request(s)
+	req := t.createRequest(s)
 	req.Token, req.UserData = string(s.UID)+"-2", t.userData(" of attempt 2")
 	for _, d := range []provider.Driver{t.driver, t.restart()} {
 		in, err := d.Create(t.Context(), req)
@@ -140,7 +143,7 @@ func laterAttemptTakesOver(t *trial) {
 				in.ProviderID, s.providerID)
 		}
 	}
-	t.exactlyOne(s)
+	t.checkExactlyOne(s)
 }
 
 func spentToken(t *trial) {
@@ -148,14 +151,14 @@ func spentToken(t *trial) {
 	t.launch(s)
 	t.delete(t.driver, t.deleteByID(s))
 	t.awaitGone(s)
-	in, err := t.driver.Create(t.Context(), t.request(s))
+	in, err := t.driver.Create(t.Context(), t.createRequest(s))
 	if err != nil {
-		t.wantCode(err, "Create with the token of an instance that is gone", provider.AlreadyExists)
+		t.wantCode(err, "Create with the token of a deleted instance", provider.AlreadyExists)
 		return
 	}
 	if in.State == provider.StateTerminating {
-		t.Errorf("Create with the token of an instance that is gone returns one in state %s", in.State)
+		t.Errorf("Create with the token of a deleted instance returns one in state %s", in.State)
 	}
 	s.providerID, s.scope = in.ProviderID, in.Scope
-	t.exactlyOne(s)
+	t.checkExactlyOne(s)
 }

@@ -8,21 +8,28 @@ import (
 )
 
 func cutCases() []testCase {
-	gone := injecting(Unavailable)
+	unavailable := injecting(Unavailable)
 	return []testCase{
 		{name: "CutList",
-			rule: "Wherever the cloud fails among the pages of a list, List and Get by tags fail: they never return less as if it were all.", needs: []need{gone}, test: cutList},
-		{name: "CutDelete", rule: "Wherever the cloud fails in a Delete, Delete again removes everything, and Gone is true.",
-			needs: []need{gone, needsResources}, test: cutDelete},
+			rule: "If the cloud fails at any page of a list, List and Get by tags fail. They never return an incomplete " +
+				"result as complete.",
+			needs: []need{unavailable}, test: cutList},
+		{name: "CutDelete",
+			rule:  "If the cloud fails at any call of a Delete, the repeated Delete deletes everything before it reports Gone.",
+			needs: []need{unavailable, needsResources}, test: cutDelete},
 		{name: "LeftoversAreListed",
-			rule: "List shows parts that a Create which was cut short left without an instance, until Delete by tags has removed them.", needs: []need{gone, needsResources}, test: leftoversAreListed},
+			rule: "List returns the parts that an interrupted Create left without an instance, until Delete by tags has " +
+				"deleted them.",
+			needs: []need{unavailable, needsResources}, test: leftoversAreListed},
 		{name: "CredentialsExpire",
-			rule: "Wherever the credentials expire in a Create or a Delete, the call reports it, and the same call with good ones completes it.", needs: []need{injecting(Unauthenticated), needsResources}, test: credentialsExpire},
+			rule: "If the credentials expire at any call of a Create or a Delete, the call reports it. The same call with " +
+				"valid credentials completes the work.",
+			needs: []need{injecting(Unauthenticated), needsResources}, test: credentialsExpire},
 	}
 }
 
-// mostCalls is far above what one call of a driver makes to its cloud.
-const mostCalls = 100
+// maxCloudCalls is far more calls to the cloud than one call of a driver needs.
+const maxCloudCalls = 100
 
 func cutList(t *trial) {
 	for range t.Instances {
@@ -52,20 +59,20 @@ func cutList(t *trial) {
 		},
 	} {
 		for calls := 0; ; calls++ {
-			if calls == mostCalls {
-				t.fatalf("%s does not get through in %d calls to the cloud", name, mostCalls)
+			if calls == maxCloudCalls {
+				t.fatalf("%s does not complete within %d calls to the cloud", name, maxCloudCalls)
 			}
 			end := t.inject(Fault{Kind: Unavailable, Skip: calls})
 			found, err := list()
 			end()
 			if err == nil {
 				if found < t.Instances {
-					t.Errorf("%s that the cloud failed at its call %d returns %d of %d instances and no error", name, calls+1, found,
-						t.Instances)
+					t.Errorf("%s in which the cloud failed at call %d returns %d of %d instances and no error", name, calls+1,
+						found, t.Instances)
 				}
 				break
 			}
-			t.wantCode(err, fmt.Sprintf("%s that the cloud failed at its call %d", name, calls+1), provider.Unavailable)
+			t.wantCode(err, fmt.Sprintf("%s in which the cloud failed at call %d", name, calls+1), provider.Unavailable)
 		}
 	}
 }
@@ -78,22 +85,22 @@ func cutDelete(t *trial) {
 		t.awaitRunning(s)
 		calls := 0
 		t.await("Delete by "+name+" reports Gone", func() (bool, string) {
-			for ; calls < mostCalls; calls++ {
+			for ; calls < maxCloudCalls; calls++ {
 				end := t.inject(Fault{Kind: Unavailable, Skip: calls})
 				result, err := t.restart().Delete(t.Context(), request(s))
 				end()
 				if err == nil {
-					return result.Gone, "it does not"
+					return result.Gone, "it does not report Gone"
 				}
 				if provider.CodeOf(err) != provider.Aborted {
-					t.wantCode(err, fmt.Sprintf("Delete by %s that the cloud failed at its call %d", name, calls+1),
+					t.wantCode(err, fmt.Sprintf("Delete by %s in which the cloud failed at call %d", name, calls+1),
 						provider.Unavailable)
 				}
 			}
-			t.fatalf("Delete by %s does not get through in %d calls to the cloud", name, mostCalls)
+			t.fatalf("Delete by %s does not complete within %d calls to the cloud", name, maxCloudCalls)
 			return false, ""
 		})
-		t.leavesNothing(before, "Delete by %s, that the cloud failed at each of its calls, reports Gone and", name)
+		t.checkNothingLeft(before, "Delete by %s, in which the cloud failed at each call, reports Gone and", name)
 		t.awaitGone(s)
 	}
 }
@@ -101,52 +108,52 @@ func cutDelete(t *trial) {
 func leftoversAreListed(t *trial) {
 	remaining := t.subject()
 	t.launch(remaining)
-	for calls := range mostCalls {
+	for calls := range maxCloudCalls {
 		s := t.subject()
 		before := t.resourcesNow()
-		if t.cut(s, calls) {
+		if t.createInterrupted(s, calls) {
 			return
 		}
-		if made := t.beyond(before); len(made) > 0 {
-			t.await("List shows what a Create that was cut short left", func() (bool, string) {
+		if created := t.newResources(before); len(created) > 0 {
+			t.await("List returns what an interrupted Create left", func() (bool, string) {
 				if len(t.listed(s)) > 0 {
-					return true, "" // It got as far as an instance.
+					return true, "" // The Create got as far as an instance.
 				}
 				return t.hasLeftovers(s, remaining),
-					fmt.Sprintf("Create that the cloud failed at its call %d left %s, and List has no leftover of the machine",
-						calls+1, strings.Join(made, ", "))
+					fmt.Sprintf("Create in which the cloud failed at call %d left %s, and List returns no leftover of the machine",
+						calls+1, strings.Join(created, ", "))
 			})
 		}
 		d := t.restart()
 		t.awaitFor(max(t.Timeout, provider.CreateSettle(d.driver)),
-			"Delete by tags removes what List shows of a Create that was cut short", func() (bool, string) {
+			"Delete by tags deletes the leftovers of an interrupted Create", func() (bool, string) {
 				t.delete(d, t.deleteByTags(s))
-				left := t.beyond(before)
-				return len(left) == 0 && !t.hasLeftovers(s, remaining), fmt.Sprintf("there are %s, and List may show them",
+				left := t.newResources(before)
+				return len(left) == 0 && !t.hasLeftovers(s, remaining), fmt.Sprintf("left are %s, and List may return them",
 					strings.Join(left, ", "))
 			})
 	}
-	t.fatalf("Create does not get through in %d calls to the cloud", mostCalls)
+	t.fatalf("Create does not complete within %d calls to the cloud", maxCloudCalls)
 }
 
-// hasLeftovers reports whether List shows parts of the subject without an instance. Those of an instance that is
-// there must not be among them, nor those of another cluster.
-func (t *trial) hasLeftovers(s, whole *subject) (found bool) {
+// hasLeftovers reports whether List returns leftovers of the subject. It also checks that List returns no parts of the
+// instance that intact has, and no leftovers of another cluster.
+func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, part := range t.leftovers(s.cluster) {
-		if part.MachineUID == whole.UID {
-			t.Errorf("List has %s as a leftover, which belongs to the instance %s", part.ID, whole.providerID)
+		if part.MachineUID == intact.UID {
+			t.Errorf("List returns %s as a leftover, which belongs to the instance %s", part.ID, intact.providerID)
 		}
 		if seen[part.ID] {
-			t.Errorf("List has the leftover %s twice", part.ID)
+			t.Errorf("List returns the leftover %s twice", part.ID)
 		}
 		seen[part.ID] = true
 		found = found || part.MachineUID == s.UID
 	}
 	for _, part := range t.leftovers(t.otherCluster()) {
 		if part.MachineUID == s.UID {
-			t.Errorf("List of another cluster has the leftover %s", part.ID)
+			t.Errorf("List of another cluster returns the leftover %s", part.ID)
 		}
 	}
 	return found
@@ -154,8 +161,8 @@ func (t *trial) hasLeftovers(s, whole *subject) (found bool) {
 
 func credentialsExpire(t *trial) {
 	before := t.resourcesNow()
-	// expired judges an error: one that says that the call had no effect must be right.
-	expired := func(err error, attempted string) {
+	// checkExpired checks an error: a code that means that the call had no effect must be Unauthenticated.
+	checkExpired := func(err error, attempted string) {
 		t.Helper()
 		if !provider.CodeOf(err).Ambiguous() {
 			t.wantCode(err, attempted, provider.Unauthenticated)
@@ -163,43 +170,43 @@ func credentialsExpire(t *trial) {
 	}
 	var last *subject
 	for calls := 0; last == nil; calls++ {
-		if calls == mostCalls {
-			t.fatalf("Create does not get through in %d calls to the cloud", mostCalls)
+		if calls == maxCloudCalls {
+			t.fatalf("Create does not complete within %d calls to the cloud", maxCloudCalls)
 		}
 		s := t.subject()
-		attempted := fmt.Sprintf("Create whose credentials expire before its call %d", calls+1)
+		attempted := fmt.Sprintf("Create in which the credentials expire before call %d", calls+1)
 		end := t.inject(Fault{Kind: Unauthenticated, Skip: calls})
-		in, err := t.driver.Create(t.Context(), t.request(s))
+		in, err := t.driver.Create(t.Context(), t.createRequest(s))
 		end()
 		if err == nil {
 			s.providerID, s.scope = in.ProviderID, in.Scope
 			last = s
 			continue
 		}
-		expired(err, attempted)
+		checkExpired(err, attempted)
 		if !provider.CodeOf(err).Ambiguous() {
 			if found, getErr := t.driver.Get(t.Context(), t.byTags(s)); getErr == nil {
-				t.Errorf("%s: %v; the code says that it had no effect, and there is %s", attempted, err, found.ProviderID)
+				t.Errorf("%s: %v; the code means that it had no effect, but it created %s", attempted, err, found.ProviderID)
 			}
 		}
-		t.createRetried(t.driver, s, "with good credentials")
+		t.retryCreate(t.driver, s, "with valid credentials")
 		t.delete(t.driver, t.deleteByID(s))
 	}
-	t.exactlyOne(last)
+	t.checkExactlyOne(last)
 	calls := 0
 	t.await("Delete reports Gone", func() (bool, string) {
-		for ; calls < mostCalls; calls++ {
+		for ; calls < maxCloudCalls; calls++ {
 			end := t.inject(Fault{Kind: Unauthenticated, Skip: calls})
 			result, err := t.driver.Delete(t.Context(), t.deleteByID(last))
 			end()
 			if err == nil {
-				return result.Gone, "it does not"
+				return result.Gone, "it does not report Gone"
 			}
-			expired(err, fmt.Sprintf("Delete whose credentials expire before its call %d", calls+1))
+			checkExpired(err, fmt.Sprintf("Delete in which the credentials expire before call %d", calls+1))
 		}
-		t.fatalf("Delete does not get through in %d calls to the cloud", mostCalls)
+		t.fatalf("Delete does not complete within %d calls to the cloud", maxCloudCalls)
 		return false, ""
 	})
-	t.leavesNothing(before, "Delete whose credentials expired at each of its calls reports Gone and")
+	t.checkNothingLeft(before, "Delete in which the credentials expired at each call reports Gone and")
 	t.awaitGone(last)
 }

@@ -1,4 +1,4 @@
-// Package conformance holds a driver to the contract of package provider. A driver's own test runs it:
+// Package conformance tests whether a driver follows the contract of package provider. A driver's own test runs it:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Config{
@@ -8,12 +8,12 @@
 //		})
 //	}
 //
-// The cases that docs/provider-guide.md lists without a need run with no more than that. The others need the author's
-// help to reach the cloud past the driver: to list what is left in it, to let calls fail, or to let the cloud behave
-// as clouds do. Those hooks are in Cloud; a case whose hook is missing is skipped by name, or fails where Config.Full
-// is set.
+// Some cases need nothing else; the table in docs/provider-guide.md lists them without a need. The other cases need
+// hooks that reach the cloud without the driver: to list what is left in it, to let calls fail, or to let it behave as
+// clouds do. Config.Cloud contains these hooks. If a hook is missing, the suite skips the case and lists it by name, or
+// fails it if Config.Full is set.
 //
-// The suite makes real instances and deletes them again. It may run against a cloud that is in use: everything it
-// makes carries a cluster id of its own. What a cloud shows late is polled for until Config.Timeout; nothing waits
-// longer than it has to.
+// The suite creates real instances and deletes them again. It may run against a cloud that is in use, because
+// everything that it creates carries a cluster ID of its own. It polls for what the cloud shows late, until
+// Config.Timeout.
 package conformance

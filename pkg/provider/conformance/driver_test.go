@@ -19,32 +19,33 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// correct is a driver of fakeCloud that keeps the contract. Its functions are fields so that a test can break one.
+// correct is a driver of fakeCloud that follows the contract. Some of its functions are fields, so that a test can
+// replace them.
 type correct struct {
 	cloud    *fakeCloud
 	pageSize int
 
-	// decode reads a providerSpec.
+	// decode decodes a providerSpec.
 	decode func(raw []byte) (machineSpec, error)
-	// tokenOf reads the credentials.
+	// tokenOf returns the token in the credentials.
 	tokenOf func(provider.Credentials) (string, error)
-	// idempotency is the token for the cloud.
+	// idempotency returns the token for the cloud.
 	idempotency func(provider.CreateRequest) string
-	// nicOf is the name of a machine's network interface.
+	// nicOf returns the name of a machine's network interface.
 	nicOf func(provider.Machine) string
-	// tags are those of an instance.
+	// tags returns the tags of an instance.
 	tags func(provider.CreateRequest) map[string]string
-	// translate makes of the cloud's error one of ours.
+	// translate converts an error of the cloud.
 	translate func(error) error
-	// mine are the tags without which an instance is not touched.
+	// mine returns the tags that an instance must have to be deleted.
 	mine func(cluster string, m provider.Machine) map[string]string
 	// convert describes a server.
 	convert func(server) *provider.Instance
-	// checksFirst says that Create looks for an instance of the machine, once that List tells each instance once on a
-	// page, and disks that Delete removes them.
+	// If checksFirst is set, Create looks for an instance of the machine. If once is set, List returns each instance once
+	// on a page. If disks is set, Delete deletes disks.
 	checksFirst, once, disks bool
-	// filters says that what a search returns is compared with what was asked for, untagged that Delete finds a network
-	// interface by its name alone if it has no tags, and replaces that Create makes one anew that is reserved.
+	// If filters is set, the driver compares the results of a search with its request. If untagged is set, Delete finds a
+	// network interface without tags by its name. If replaces is set, Create replaces a reserved network interface.
 	filters, untagged, replaces bool
 }
 
@@ -119,7 +120,7 @@ func (d *correct) describe(s server) *provider.Instance {
 	case s.checks > d.cloud.boot+d.cloud.lag:
 		state = provider.StateRunning
 	}
-	// The cloud does not tell upper from lower case.
+	// The cloud ignores case.
 	return &provider.Instance{
 		ProviderID: "fake://zone-1/" + strings.ToLower(s.id), State: state, StateCode: code, NodeName: strings.ToLower(s.node), Type: s.size,
 		Zone:      "zone-1",
@@ -164,30 +165,30 @@ func (d *correct) Create(ctx context.Context, req provider.CreateRequest) (*prov
 		}
 	}
 	nic := d.nicOf(req.Machine)
-	if err := d.makeNIC(ctx, token, nic, d.tags(req)); err != nil {
+	if err := d.createNIC(ctx, token, nic, d.tags(req)); err != nil {
 		return nil, d.translate(err)
 	}
 	want := wanted{
 		idempotency: d.idempotency(req), size: spec.Size, node: req.Machine.Name, nic: nic,
 		userData: string(req.UserData.Reveal()), tags: d.tags(req),
 	}
-	made, err := d.cloud.createServer(ctx, token, want)
+	created, err := d.cloud.createServer(ctx, token, want)
 	if isKind(err, "Reserved") && d.replaces {
 		if err = d.cloud.deletePart(ctx, token, "nic/"+nic, nil); err == nil {
-			err = d.makeNIC(ctx, token, nic, d.tags(req))
+			err = d.createNIC(ctx, token, nic, d.tags(req))
 		}
 		if err == nil {
-			made, err = d.cloud.createServer(ctx, token, want)
+			created, err = d.cloud.createServer(ctx, token, want)
 		}
 	}
 	if err != nil {
 		return nil, d.translate(err)
 	}
-	return d.convert(made), nil
+	return d.convert(created), nil
 }
 
-// makeNIC makes a network interface with its tags.
-func (d *correct) makeNIC(ctx context.Context, token, name string, tags map[string]string) error {
+// createNIC creates a network interface with tags.
+func (d *correct) createNIC(ctx context.Context, token, name string, tags map[string]string) error {
 	tagged, err := d.cloud.putNIC(ctx, token, name, tags)
 	if err != nil || tagged {
 		return err
@@ -195,10 +196,10 @@ func (d *correct) makeNIC(ctx context.Context, token, name string, tags map[stri
 	return d.cloud.tagNIC(ctx, token, name, tags)
 }
 
-// byTags returns the machine's server that is not being deleted, else any.
+// byTags returns the first server with the tags of the machine.
 func (d *correct) byTags(ctx context.Context, token, cluster string, m provider.Machine) (server, error) {
 	if cluster == "" || m.UID == "" {
-		return server{}, provider.Errorf(provider.InvalidArgument, "cluster id or UID is empty")
+		return server{}, provider.Errorf(provider.InvalidArgument, "cluster ID or UID is empty")
 	}
 	found, _, err := d.cloud.listServers(ctx, token, ownerTags(cluster, m), 0, 100)
 	if err != nil {
@@ -214,8 +215,8 @@ func (d *correct) byTags(ctx context.Context, token, cluster string, m provider.
 }
 
 func idOf(providerID string) (string, error) {
-	id, ours := strings.CutPrefix(providerID, "fake://zone-1/")
-	if !ours {
+	id, valid := strings.CutPrefix(providerID, "fake://zone-1/")
+	if !valid {
 		return "", provider.Errorf(provider.InvalidArgument, "%.128q is not a provider ID", providerID)
 	}
 	id, _, _ = strings.Cut(id, "/")
@@ -251,7 +252,7 @@ func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.
 		return provider.ListPage{}, err
 	}
 	if req.ClusterID == "" {
-		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "the cluster id is empty")
+		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "cluster ID is empty")
 	}
 	after, _ := strconv.Atoi(req.Continue)
 	servers, more, err := d.cloud.listServers(ctx, token, map[string]string{provider.TagCluster: req.ClusterID}, after,
@@ -291,7 +292,7 @@ func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.
 	return page, nil
 }
 
-// ListScope implements provider.Scoper: the cloud is one account.
+// ListScope implements provider.Scoper: the cloud has a single account.
 func (d *correct) ListScope(provider.Class) (string, error) { return "account", nil }
 
 // Account implements provider.Accounter.
@@ -322,7 +323,7 @@ func (d *correct) Delete(ctx context.Context, req provider.DeleteRequest) (provi
 		return none, err
 	}
 	if req.ClusterID == "" || req.Machine.UID == "" {
-		return none, provider.Errorf(provider.InvalidArgument, "cluster id or UID is empty")
+		return none, provider.Errorf(provider.InvalidArgument, "cluster ID or UID is empty")
 	}
 	var id string
 	if req.ProviderID != "" {
@@ -345,7 +346,7 @@ func (d *correct) Delete(ctx context.Context, req provider.DeleteRequest) (provi
 	nic := "nic/" + d.nicOf(req.Machine)
 	err = d.cloud.deletePart(ctx, token, nic, mine)
 	if isKind(err, "NotFound") && d.untagged {
-		err = d.cloud.deleteUntagged(ctx, token, nic) // Its name has the UID of the machine.
+		err = d.cloud.deleteUntagged(ctx, token, nic) // Its name contains the UID of the machine.
 	}
 	if err != nil && !isKind(err, "NotFound") {
 		return none, d.translate(err)
@@ -377,13 +378,13 @@ func (d *correct) Update(ctx context.Context, req provider.UpdateRequest) (provi
 	case err != nil:
 		return none, err
 	case found.ClusterID != req.ClusterID || found.MachineUID != req.Machine.UID:
-		return none, provider.Errorf(provider.FailedPrecondition, "%s belongs to somebody else", req.ProviderID)
+		return none, provider.Errorf(provider.FailedPrecondition, "%s belongs to another machine", req.ProviderID)
 	case found.Type == spec.Size:
 		return provider.UpdateResult{Outcome: provider.UpdateDone, Instance: found}, nil
 	case !req.Drained:
 		return provider.UpdateResult{Outcome: provider.UpdateNeedsDrain, Instance: found}, nil
 	}
-	id, _ := idOf(req.ProviderID) // Get has read it.
+	id, _ := idOf(req.ProviderID) // Get has validated it.
 	token, _ := d.tokenOf(req.Class.Credentials)
 	err = d.cloud.change(ctx, token, id, func(s *server) { s.size = spec.Size })
 	if err != nil {
@@ -421,8 +422,8 @@ func (d *correct) Adopt(ctx context.Context, req provider.AdoptRequest) (*provid
 	case err != nil:
 		return nil, d.translate(err)
 	case refused:
-		// A code counts wherever it is in the chain.
-		return nil, fmt.Errorf("adopt: %w", provider.Errorf(provider.FailedPrecondition, "%s belongs to somebody else",
+		// The code may be anywhere in the chain of the error.
+		return nil, fmt.Errorf("adopt: %w", provider.Errorf(provider.FailedPrecondition, "%s belongs to another machine",
 			req.ProviderID))
 	}
 	return d.convert(out), nil

@@ -10,25 +10,28 @@ import (
 
 func findCases() []testCase {
 	return []testCase{
-		{name: "TagsAreThere", rule: "Create, Get and List tell cluster, UID and namespace/name from the tags.",
+		{name: "TagsAreThere", rule: "Create, Get and List return the cluster, the UID and namespace/name from the tags.",
 			test: tagsAreThere},
 		{name: "ProviderIDs", rule: "A provider ID never changes, and its last segment is unique.", test: providerIDs},
 		{name: "ScopeIsEnough",
-			rule: "Get and Delete work with provider ID and Scope when the class is gone, in a new process.",
+			rule: "Get and Delete with a provider ID and Scope work in a new process, even if the class no longer exists.",
 			test: scopeIsEnough},
-		{name: "GetAndListAgree", rule: "Get by provider ID, Get by tags and List tell the same of an instance.",
+		{name: "GetAndListAgree",
+			rule: "Get by provider ID, Get by tags and List return the same data for an instance.",
 			test: getAndListAgree},
-		{name: "NotFound", rule: "Get of an instance that never was, is gone, or is another cluster's by tags, is NotFound.",
+		{name: "NotFound",
+			rule: "Get returns NotFound for an instance that never existed or was deleted, and by tags for an instance of " +
+				"another cluster.",
 			test: notFound},
-		{name: "ListGoesThroughAllPages", rule: "The pages of List have every instance once, and end.",
+		{name: "ListGoesThroughAllPages", rule: "The pages of List contain every instance once, and end.",
 			test: listGoesThroughAllPages},
-		{name: "ListIsOfOneCluster", rule: "List has the instances of the cluster asked for and no others.",
+		{name: "ListIsOfOneCluster", rule: "List returns the instances of the requested cluster and no others.",
 			test: listIsOfOneCluster},
 	}
 }
 
-// carries reports tags of an instance that are not the subject's.
-func (t *trial) carries(in *provider.Instance, s *subject, how string) {
+// checkTags checks that an instance carries the subject's tags.
+func (t *trial) checkTags(in *provider.Instance, s *subject, how string) {
 	t.Helper()
 	if key := s.Namespace + "/" + s.Name; in.ClusterID != s.cluster || in.MachineUID != s.UID || in.MachineKey != key {
 		t.Errorf("%s: the instance has ClusterID %q, MachineUID %q, MachineKey %q; want %q, %q, %q",
@@ -38,16 +41,16 @@ func (t *trial) carries(in *provider.Instance, s *subject, how string) {
 
 func tagsAreThere(t *trial) {
 	s := t.subject()
-	t.carries(t.create(s), s, "Create")
+	t.checkTags(t.create(s), s, "Create")
 	t.awaitVisible(s)
 	in, err := t.driver.Get(t.Context(), t.byID(s))
 	t.must(err, "Get by provider ID")
-	t.carries(in, s, "Get by provider ID")
+	t.checkTags(in, s, "Get by provider ID")
 	in, err = t.driver.Get(t.Context(), t.byTags(s))
 	t.must(err, "Get by tags")
-	t.carries(in, s, "Get by tags")
+	t.checkTags(in, s, "Get by tags")
 	for _, in := range t.listed(s) {
-		t.carries(&in, s, "List")
+		t.checkTags(&in, s, "List")
 	}
 }
 
@@ -67,7 +70,7 @@ func providerIDs(t *trial) {
 		in, err := t.restart().Get(t.Context(), t.byTags(s))
 		t.must(err, "Get by tags")
 		if in.ProviderID != s.providerID {
-			t.Errorf("the provider ID is %q when the instance runs, and was %q", in.ProviderID, s.providerID)
+			t.Errorf("the provider ID of the running instance is %q, and was %q", in.ProviderID, s.providerID)
 		}
 	}
 }
@@ -88,7 +91,7 @@ func scopeIsEnough(t *trial) {
 	t.awaitGone(s)
 }
 
-// identity is what must not depend on how an instance was found.
+// identity returns the data that must not depend on how an instance was found.
 func identity(in *provider.Instance) string {
 	return fmt.Sprintf("%q of machine %q (%s) in cluster %q, node %q, type %q in %q %q, scope %q",
 		in.ProviderID, in.MachineUID, in.MachineKey, in.ClusterID, in.NodeName, in.Type, in.Region, in.Zone, in.Scope)
@@ -123,9 +126,9 @@ func notFound(t *trial) {
 	elsewhere.ClusterID = t.otherCluster()
 	_, err = t.driver.Get(t.Context(), elsewhere)
 	t.wantCode(err, "Get by tags of another cluster", provider.NotFound)
-	noOne := t.byTags(s)
-	noOne.Machine.UID = ""
-	if in, err := t.driver.Get(t.Context(), noOne); err == nil {
+	withoutUID := t.byTags(s)
+	withoutUID.Machine.UID = ""
+	if in, err := t.driver.Get(t.Context(), withoutUID); err == nil {
 		t.Errorf("Get with neither provider ID nor UID returns %q", in.ProviderID)
 	}
 	t.delete(t.driver, t.deleteByID(s))
@@ -141,7 +144,7 @@ func listGoesThroughAllPages(t *trial) {
 	}
 	all, pages := t.list(t.ClusterID)
 	if pages == 1 {
-		t.Logf("all %d instances came on one page: paging itself was not tested", len(all))
+		t.Logf("all %d instances were on one page: paging was not tested", len(all))
 	}
 	counts := map[string]int{}
 	for _, in := range all {
@@ -149,7 +152,7 @@ func listGoesThroughAllPages(t *trial) {
 	}
 	for _, id := range want {
 		if counts[id] != 1 {
-			t.Errorf("List has %s %d times on its %d pages, want once", id, counts[id], pages)
+			t.Errorf("List returns %s %d times on its %d pages, want once", id, counts[id], pages)
 		}
 	}
 }
@@ -162,15 +165,15 @@ func listIsOfOneCluster(t *trial) {
 		all, _ := t.list(cluster)
 		for _, in := range all {
 			if in.ClusterID != cluster {
-				t.Errorf("List of cluster %q has %s of cluster %q", cluster, in.ProviderID, in.ClusterID)
+				t.Errorf("List of cluster %q returns %s of cluster %q", cluster, in.ProviderID, in.ClusterID)
 			}
 		}
 		if slices.Contains(ids(all), absent.providerID) {
-			t.Errorf("List of cluster %q has %s, which is not its own", cluster, absent.providerID)
+			t.Errorf("List of cluster %q returns %s, which belongs to another cluster", cluster, absent.providerID)
 		}
 	}
 	page, err := t.driver.List(t.Context(), provider.ListRequest{Class: t.Class})
 	if err == nil && len(page.Instances) > 0 {
-		t.Errorf("List without a cluster id has %v", ids(page.Instances))
+		t.Errorf("List without a cluster ID returns %v", ids(page.Instances))
 	}
 }

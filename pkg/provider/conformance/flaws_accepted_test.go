@@ -8,17 +8,18 @@ import (
 
 func acceptedFlaws() []flaw {
 	return []flaw{
-		{of: "LateLackOfCapacity", name: "does not say why", rule: `with the StateCode ""`, with: converting(
+		{of: "LateLackOfCapacity", name: "omits the StateCode", rule: `with the StateCode ""`, with: converting(
 			func(in *provider.Instance) { in.StateCode = "" })},
-		{of: "LateLackOfCapacity", name: "takes it for one that boots", rule: `its State is "Pending"`, with: converting(
-			func(in *provider.Instance) {
-				if in.State == provider.StateFailed {
-					in.State, in.StateCode = provider.StatePending, ""
-				}
-			})},
-		{of: "LateLackOfCapacity", name: "says why of one that boots", rule: "StateCode", with: converting(
+		{of: "LateLackOfCapacity", name: "reports a failed instance as Pending",
+			rule: `its State is "Pending"`, with: converting(
+				func(in *provider.Instance) {
+					if in.State == provider.StateFailed {
+						in.State, in.StateCode = provider.StatePending, ""
+					}
+				})},
+		{of: "LateLackOfCapacity", name: "always returns a StateCode", rule: "StateCode", with: converting(
 			func(in *provider.Instance) { in.StateCode = provider.ResourceExhausted })},
-		{of: "FailedOperation", name: "goes by the cloud's state alone", rule: "on which an operation failed",
+		{of: "FailedOperation", name: "uses only the cloud's state", rule: "on which an operation failed",
 			with: func(b *broken) {
 				b.convert = func(s server) *provider.Instance {
 					in := b.describe(s)
@@ -28,11 +29,11 @@ func acceptedFlaws() []flaw {
 					return in
 				}
 			}},
-		{of: "FiltersIgnored", name: "believes what a search returns", rule: "want NotFound",
+		{of: "FiltersIgnored", name: "trusts the filter of a search", rule: "want NotFound",
 			with: func(b *broken) { b.filters = false }},
-		{of: "UntaggedParts", name: "finds parts by their tags alone", rule: "leaves [nic/",
+		{of: "UntaggedParts", name: "finds parts only by their tags", rule: "leaves [nic/",
 			with: func(b *broken) { b.untagged = false }},
-		{of: "PartsInUse", name: "takes a part in use for another's", rule: "leaves [nic/", with: func(b *broken) {
+		{of: "PartsInUse", name: "reports Gone for a part in use", rule: "leaves [nic/", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				result, err := b.correct.Delete(ctx, req)
 				if provider.CodeOf(err) == provider.Aborted {
@@ -42,6 +43,6 @@ func acceptedFlaws() []flaw {
 			}
 		}},
 		{of: "PartsReserved", name: "waits until a reserved part is available",
-			rule: "Create again once there is quota returns the instance", with: func(b *broken) { b.replaces = false }},
+			rule: "a repeated Create when there is quota again returns the instance", with: func(b *broken) { b.replaces = false }},
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 func cutFlaws() []flaw {
 	return []flaw{
-		{of: "CutList", name: "the list ends at the page that fails", rule: "instances and no error", with: func(b *broken) {
+		{of: "CutList", name: "ends the list at the page that fails", rule: "instances and no error", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				if err != nil && req.Continue != "" {
@@ -22,7 +22,7 @@ func cutFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "CutDelete", name: "takes an error for the end", rule: "leaves [nic/", with: func(b *broken) {
+		{of: "CutDelete", name: "reports Gone after an error", rule: "leaves [nic/", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				result, err := b.correct.Delete(ctx, req)
 				if err != nil && !b.cloud.hasServerOf(req.Machine) {
@@ -31,7 +31,7 @@ func cutFlaws() []flaw {
 				return result, err
 			}
 		}},
-		{of: "LeftoversAreListed", name: "lists instances only", rule: "List has no leftover of the machine",
+		{of: "LeftoversAreListed", name: "lists only instances", rule: "List returns no leftover of the machine",
 			with: func(b *broken) {
 				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 					page, err := b.correct.List(ctx, req)
@@ -50,7 +50,7 @@ func cutFlaws() []flaw {
 					return page, err
 				}
 			}},
-		{of: "LeftoversAreListed", name: "does not say whose they are", rule: "a leftover has no ID", with: func(b *broken) {
+		{of: "LeftoversAreListed", name: "omits the UID", rule: "a leftover has no ID", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				for i := range page.Leftovers {
@@ -59,8 +59,8 @@ func cutFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "CredentialsExpire", name: "reads what it made and passes the error on",
-			rule: "the code says that it had no effect, and there is", with: func(b *broken) {
+		{of: "CredentialsExpire", name: "returns the error of a read after the creation",
+			rule: "the code means that it had no effect, but it created", with: func(b *broken) {
 				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 					in, err := b.correct.Create(ctx, req)
 					if err != nil {
@@ -69,8 +69,8 @@ func cutFlaws() []flaw {
 					return b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: in.ProviderID})
 				}
 			}},
-		{of: "CredentialsExpire", name: "does not forget that it was refused",
-			rule: "Create again with good credentials returns the instance", with: func(b *broken) {
+		{of: "CredentialsExpire", name: "caches the rejection",
+			rule: "a repeated Create with valid credentials returns the instance", with: func(b *broken) {
 				refused := false
 				before := b.translate
 				b.translate = func(err error) error { refused = refused || isKind(err, "Unauthenticated"); return before(err) }
@@ -84,7 +84,7 @@ func cutFlaws() []flaw {
 	}
 }
 
-// hasServerOf looks past the driver.
+// hasServerOf looks for the machine's server without the driver.
 func (c *fakeCloud) hasServerOf(m provider.Machine) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,16 +93,16 @@ func (c *fakeCloud) hasServerOf(m provider.Machine) bool {
 	})
 }
 
-// randomToken makes an instance with every call that finds none by its tags.
+// randomToken lets every Create create an instance if it finds none by tags.
 func randomToken(b *broken) { b.idempotency = func(provider.CreateRequest) string { return random(8) } }
 
-// goneIf reports an instance gone that a read shows as the flaw likes it, unless a call before was accepted.
-func goneIf(like func(in *provider.Instance, err error) bool) func(*broken) {
+// goneIf lets Delete report Gone if the result of a read matches, unless an earlier Delete was accepted.
+func goneIf(matches func(in *provider.Instance, err error) bool) func(*broken) {
 	return func(b *broken) {
 		accepted := map[types.UID]bool{}
 		b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 			if req.ProviderID != "" && !accepted[req.Machine.UID] {
-				if like(b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID})) {
+				if matches(b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID})) {
 					return provider.DeleteResult{Gone: true, Found: true}, nil
 				}
 			}
@@ -114,11 +114,11 @@ func goneIf(like func(in *provider.Instance, err error) bool) func(*broken) {
 }
 
 func lateFlaws() []flaw {
-	twice := "Create again while the cloud does not show the instance returns"
+	twice := "a repeated Create while the cloud does not show the instance returns"
 	return []flaw{
-		{of: "LateReads", name: "believes a read that is behind", rule: "leaves [disk/",
+		{of: "LateReads", name: "trusts a read that lags behind", rule: "leaves [disk/",
 			with: goneIf(func(_ *provider.Instance, err error) bool { return provider.IsNotFound(err) })},
-		{of: "LateReads", name: "cannot do without reading what it made", rule: "NotFound", with: func(b *broken) {
+		{of: "LateReads", name: "must read what it created", rule: "NotFound", with: func(b *broken) {
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 				in, err := b.correct.Create(ctx, req)
 				if err != nil {
@@ -127,11 +127,11 @@ func lateFlaws() []flaw {
 				return b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: in.ProviderID})
 			}
 		}},
-		{of: "LateLists", name: "goes by its tags alone", rule: twice, with: randomToken},
-		{of: "LateTags", name: "goes by its tags alone", rule: twice, with: randomToken},
-		{of: "LateTags", name: "takes what has no tags for gone", rule: "leaves [disk/",
+		{of: "LateLists", name: "searches only by tags", rule: twice, with: randomToken},
+		{of: "LateTags", name: "searches only by tags", rule: twice, with: randomToken},
+		{of: "LateTags", name: "reports Gone for an instance without tags", rule: "leaves [disk/",
 			with: goneIf(func(in *provider.Instance, err error) bool { return err == nil && in.MachineUID == "" })},
-		{of: "LostCreateShowsLate", name: "remembers that there was none", rule: "finds the instance within CreateSettle",
+		{of: "LostCreateShowsLate", name: "caches NotFound", rule: "finds the instance within CreateSettle",
 			with: func(b *broken) {
 				none := map[types.UID]bool{}
 				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
@@ -139,7 +139,7 @@ func lateFlaws() []flaw {
 						return b.correct.Get(ctx, req)
 					}
 					if none[req.Machine.UID] {
-						return nil, provider.Errorf(provider.NotFound, "there was none")
+						return nil, provider.Errorf(provider.NotFound, "there was no server")
 					}
 					in, err := b.correct.Get(ctx, req)
 					none[req.Machine.UID] = provider.IsNotFound(err)
@@ -147,10 +147,10 @@ func lateFlaws() []flaw {
 				}
 			}},
 		{of: "DoneLate", name: "starts over", rule: "the machine has 2 instances", with: withoutIdempotency},
-		{of: "DoneLate", name: "claims that nothing happened", rule: "says that it had no effect", with: func(b *broken) {
+		{of: "DoneLate", name: "claims that nothing happened", rule: "means that it had no effect", with: func(b *broken) {
 			code(b, provider.Unavailable, provider.Throttled)
 		}},
-		{of: "QuotaFreesLate", name: "does not forget that there was none", rule: "Create succeeds once the quota",
+		{of: "QuotaFreesLate", name: "caches the rejection", rule: "Create succeeds when the quota",
 			with: func(b *broken) {
 				var exhausted atomic.Bool
 				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
@@ -165,7 +165,7 @@ func lateFlaws() []flaw {
 	}
 }
 
-// byName finds a server as whoever thinks that names are enough.
+// byName finds a server by its name alone, which is wrong because another owner may use the same name.
 func byName(ctx context.Context, b *broken, m provider.Machine) *provider.Instance {
 	all, _, _ := b.cloud.listServers(ctx, b.cloud.account, nil, 0, 1000)
 	for _, s := range all {
@@ -178,24 +178,24 @@ func byName(ctx context.Context, b *broken, m provider.Machine) *provider.Instan
 
 func answerFlaws() []flaw {
 	return []flaw{
-		{of: "UnsteadyLists", name: "repeats what the cloud repeats", rule: "twice on one page", with: func(b *broken) {
+		{of: "UnsteadyLists", name: "returns repeated entries", rule: "twice on one page", with: func(b *broken) {
 			b.once = false
 		}},
-		{of: "UnsteadyLists", name: "begins a new list for each page", rule: "leaves out", with: func(b *broken) {
+		{of: "UnsteadyLists", name: "begins a new list for each page", rule: "omits", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				_, _, _ = b.cloud.listServers(ctx, b.cloud.account, nil, 0, 1)
 				return b.correct.List(ctx, req)
 			}
 		}},
-		{of: "OtherCase", name: "takes the case for a part of the id",
-			rule: "while the cloud spells it in another case returns", with: func(b *broken) {
+		{of: "OtherCase", name: "distinguishes the case of IDs",
+			rule: "while the cloud spells IDs and names in another case returns", with: func(b *broken) {
 				b.convert = func(s server) *provider.Instance {
 					in := b.describe(s)
 					in.ProviderID = "fake://zone-1/" + s.id
 					return in
 				}
 			}},
-		{of: "StateGoesBack", name: "takes it for a failure", rule: "going back to an earlier state is no failure",
+		{of: "StateGoesBack", name: "reports a failure", rule: "a state that goes back to an earlier one is not a failure",
 			with: func(b *broken) {
 				ran := map[string]bool{}
 				b.convert = func(s server) *provider.Instance {
@@ -207,15 +207,16 @@ func answerFlaws() []flaw {
 					return in
 				}
 			}},
-		{of: "HugeAnswers", name: "reads all of it",
+		{of: "HugeAnswers", name: "reads the whole answer",
 			rule: "Get by provider ID succeeds with an answer of hundreds of megabytes", with: func(b *broken) {
 				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 					return b.correct.Get(context.WithValue(ctx, readsAll{}, true), req)
 				}
 			}},
-		{of: "HugeAnswers", name: "what it cannot read is not there", rule: "says more than it can know",
+		{of: "HugeAnswers", name: "reports NotFound for an unreadable answer",
+			rule: "must leave open whether the call took effect",
 			with: func(b *broken) { code(b, provider.Internal, provider.NotFound) }},
-		{of: "OthersWithOurName", name: "Get goes by the name", rule: "Get by tags returns another's instance",
+		{of: "OthersWithOurName", name: "Get searches by name", rule: "Get by tags returns an instance of another owner",
 			with: func(b *broken) {
 				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 					in, err := b.correct.Get(ctx, req)
@@ -225,7 +226,7 @@ func answerFlaws() []flaw {
 					return in, err
 				}
 			}},
-		{of: "OthersWithOurName", name: "Create goes by the name", rule: "Create returns another's instance",
+		{of: "OthersWithOurName", name: "Create searches by name", rule: "Create returns an instance of another owner",
 			with: func(b *broken) {
 				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 					if named := byName(ctx, b, req.Machine); named != nil {
@@ -234,7 +235,7 @@ func answerFlaws() []flaw {
 					return b.correct.Create(ctx, req)
 				}
 			}},
-		{of: "OthersWithOurName", name: "Delete goes by the name", rule: "is in state Terminating", with: func(b *broken) {
+		{of: "OthersWithOurName", name: "Delete searches by name", rule: "is in state Terminating", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				if named := byName(ctx, b, req.Machine); named != nil && req.ProviderID == "" &&
 					named.State != provider.StateTerminating {
@@ -249,10 +250,10 @@ func answerFlaws() []flaw {
 
 func partFlaws() []flaw {
 	return []flaw{
-		{of: "PartsRemain", name: "counts on the cloud to remove disks", rule: "leaves [disk/", with: func(b *broken) {
+		{of: "PartsRemain", name: "relies on the cloud to delete disks", rule: "leaves [disk/", with: func(b *broken) {
 			b.disks = false
 		}},
-		{of: "PartsGoneFirst", name: "cannot do without a part", rule: "lacks its network interface", with: func(b *broken) {
+		{of: "PartsGoneFirst", name: "needs every part", rule: "lacks its network interface", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				err := b.cloud.deletePart(ctx, b.cloud.account, "nic/"+b.nicOf(req.Machine), nil)
 				if isKind(err, "NotFound") && b.cloud.hasServerOf(req.Machine) {
@@ -261,14 +262,14 @@ func partFlaws() []flaw {
 				return b.correct.Delete(ctx, req)
 			}
 		}},
-		{of: "FoundIsTrue", name: "has always found it", rule: "want Gone and not Found", with: func(b *broken) {
+		{of: "FoundIsTrue", name: "always reports Found", rule: "want Gone and not Found", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				result, err := b.correct.Delete(ctx, req)
 				result.Found = result.Gone
 				return result, err
 			}
 		}},
-		{of: "FoundIsTrue", name: "does not say that it has found it", rule: "reports Gone and not Found",
+		{of: "FoundIsTrue", name: "never reports Found", rule: "reports Gone without Found",
 			with: func(b *broken) {
 				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 					for {
@@ -283,27 +284,30 @@ func partFlaws() []flaw {
 
 func optionalFlaws() []flaw {
 	return []flaw{
-		{of: "ListScopeIsStable", name: "another in each process", rule: "in a new process", with: func(b *broken) {
-			process := random(8)
-			b.scope = func(provider.Class) (string, error) { return process, nil }
-		}},
-		{of: "ListScopeIsStable", name: "tells the credentials", rule: "ListScope's answer contains", with: func(b *broken) {
-			b.scope = func(class provider.Class) (string, error) { return b.tokenOf(class.Credentials) }
-		}},
+		{of: "ListScopeIsStable", name: "returns another name in each process",
+			rule: "in a new process", with: func(b *broken) {
+				process := random(8)
+				b.scope = func(provider.Class) (string, error) { return process, nil }
+			}},
+		{of: "ListScopeIsStable", name: "returns the credentials",
+			rule: "ListScope's answer contains", with: func(b *broken) {
+				b.scope = func(class provider.Class) (string, error) { return b.tokenOf(class.Credentials) }
+			}},
 		{of: "ListScopeIsStable", name: "asks the cloud", rule: "it must make no call", with: func(b *broken) {
 			b.scope = func(provider.Class) (string, error) {
 				_, _, err := b.cloud.listServers(context.Background(), b.cloud.account, nil, 0, 1)
 				return "account", err
 			}
 		}},
-		{of: "AccountIsStable", name: "the credentials", rule: "Account's answer contains", with: func(b *broken) {
+		{of: "AccountIsStable", name: "returns the credentials", rule: "Account's answer contains", with: func(b *broken) {
 			b.account = func(class provider.Class) (string, error) { return b.tokenOf(class.Credentials) }
 		}},
-		{of: "AccountIsStable", name: "another in each process", rule: "in a new process", with: func(b *broken) {
-			process := random(8)
-			b.account = func(provider.Class) (string, error) { return process, nil }
-		}},
-		{of: "OneListForAScope", name: "lists one size only", rule: "has the instances of both classes",
+		{of: "AccountIsStable", name: "returns another name in each process",
+			rule: "in a new process", with: func(b *broken) {
+				process := random(8)
+				b.account = func(provider.Class) (string, error) { return process, nil }
+			}},
+		{of: "OneListForAScope", name: "lists only one size", rule: "returns the instances of both classes",
 			with: func(b *broken) {
 				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 					page, err := b.correct.List(ctx, req)
@@ -312,11 +316,11 @@ func optionalFlaws() []flaw {
 					return page, err
 				}
 			}},
-		{of: "InterruptionsAreReported", name: "names none", rule: "names the instance whose end was announced: it does not",
+		{of: "InterruptionsAreReported", name: "returns none", rule: "returns the announced instance: it does not",
 			with: func(b *broken) {
 				b.ending = func(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error) { return nil, nil }
 			}},
-		{of: "InterruptionsAreReported", name: "names all", rule: "whose end nobody has announced", with: func(b *broken) {
+		{of: "InterruptionsAreReported", name: "returns all", rule: "which was not announced", with: func(b *broken) {
 			b.ending = func(ctx context.Context, req provider.InterruptionsRequest) (all []provider.Interruption, err error) {
 				page, err := b.correct.List(ctx, provider.ListRequest{Class: req.Class, ClusterID: req.ClusterID})
 				for _, in := range page.Instances {
@@ -325,8 +329,8 @@ func optionalFlaws() []flaw {
 				return all, err
 			}
 		}},
-		{of: "UnavailableCloud", name: "takes a cloud that does not serve for one that announces nothing",
-			rule: "Interruptions succeeds while the fault Unavailable", with: func(b *broken) {
+		{of: "UnavailableCloud", name: "Interruptions returns an empty list",
+			rule: "Interruptions succeeds during the fault Unavailable", with: func(b *broken) {
 				b.ending = func(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
 					all, _ := b.correct.Interruptions(ctx, req)
 					return all, nil

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// importing changes what Import answers.
+// importing changes the answers of Import.
 func importing(change func(req provider.ImportRequest, out *provider.Imported)) func(*broken) {
 	return func(b *broken) {
 		b.imports = func(ctx context.Context, req provider.ImportRequest) (provider.Imported, error) {
@@ -23,7 +23,7 @@ func importing(change func(req provider.ImportRequest, out *provider.Imported)) 
 	}
 }
 
-// locating changes what Locate answers.
+// locating changes the answers of Locate.
 func locating(change func([]provider.Located) []provider.Located) func(*broken) {
 	return func(b *broken) {
 		b.locate = func(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
@@ -33,55 +33,56 @@ func locating(change func([]provider.Located) []provider.Located) func(*broken) 
 	}
 }
 
-// retagging changes the tags of a server, whatever it has.
+// retagging removes tags from a server without checking its owner.
 func retagging(b *broken, ctx context.Context, credentials provider.Credentials, providerID string,
 	removed ...string) error {
 	return b.retag(ctx, credentials, providerID, removed, func(map[string]string) error { return nil })
 }
 
 func importFlaws() []flaw {
-	ours := []string{provider.TagCluster, provider.TagMachineUID, provider.TagMachine}
+	machinistTags := []string{provider.TagCluster, provider.TagMachineUID, provider.TagMachine}
 	return []flaw{
-		{of: "ImportLocates", name: "spells IDs otherwise", rule: "Locate finds",
+		{of: "ImportLocates", name: "spells IDs in another way", rule: "Locate finds",
 			with: locating(func(all []provider.Located) []provider.Located {
 				for i := range all {
 					all[i].Instance.ProviderID = strings.ToUpper(all[i].Instance.ProviderID)
 				}
 				return all
 			})},
-		{of: "ImportLocates", name: "names an instance twice", rule: "2 times",
+		{of: "ImportLocates", name: "returns an instance twice", rule: "2 times",
 			with: locating(func(all []provider.Located) []provider.Located { return append(all, all...) })},
-		{of: "ImportLocates", name: "knows no machine", rule: "Locate names the old machine",
+		{of: "ImportLocates", name: "does not know the machine", rule: "Locate returns the old machine",
 			with: locating(func(all []provider.Located) []provider.Located {
 				for i := range all {
 					all[i].Machine, all[i].MachineUID = "", ""
 				}
 				return all
 			})},
-		{of: "ImportLocates", name: "tells too much", rule: "Locate's facts",
+		{of: "ImportLocates", name: "returns too many facts", rule: "Locate returns facts of",
 			with: locating(func(all []provider.Located) []provider.Located {
 				for i := range all {
 					all[i].Facts = make([]byte, maxFacts+1)
 				}
 				return all
 			})},
-		{of: "ImportMakesValidSpec", name: "forgets the kind", rule: "Validate of what Import made",
+		{of: "ImportMakesValidSpec", name: "omits the kind", rule: "Validate of the imported class",
 			with: importing(func(_ provider.ImportRequest, out *provider.Imported) { out.Spec = []byte(`{"size":"small"}`) })},
-		{of: "ImportMakesValidSpec", name: "makes another machine of it", rule: "Update with what Import made",
+		{of: "ImportMakesValidSpec", name: "changes the size", rule: "Update with the class imported from",
 			with: importing(func(_ provider.ImportRequest, out *provider.Imported) {
 				out.Spec = []byte(strings.Replace(string(out.Spec), "small", "large", 1))
 			})},
-		{of: "ImportMakesValidSpec", name: "loses what it could keep", rule: "Loss",
+		{of: "ImportMakesValidSpec", name: "reports a loss without need", rule: "Loss",
 			with: importing(func(_ provider.ImportRequest, out *provider.Imported) {
-				out.Findings = append(out.Findings, provider.Finding{Level: provider.FindingLoss, Code: "Tired", Path: "size"})
+				out.Findings = append(out.Findings, provider.Finding{Level: provider.FindingLoss, Code: "NotImplemented",
+					Path: "size"})
 			})},
-		{of: "ImportReportsUnknownFields", name: "leaves out what is nested", rule: `"disk.conformanceSurprise"`,
+		{of: "ImportReportsUnknownFields", name: "omits nested fields", rule: `"disk.conformanceSurprise"`,
 			with: importing(func(_ provider.ImportRequest, out *provider.Imported) {
 				out.Findings = slices.DeleteFunc(out.Findings, func(f provider.Finding) bool {
 					return strings.Contains(f.Path, ".")
 				})
 			})},
-		{of: "ImportRefusesUnreadable", name: "makes something of nothing", rule: "Import of", with: func(b *broken) {
+		{of: "ImportRefusesUnreadable", name: "ignores errors", rule: "Import of", with: func(b *broken) {
 			b.imports = func(ctx context.Context, req provider.ImportRequest) (provider.Imported, error) {
 				out, _ := b.correct.Import(ctx, req)
 				return out, nil
@@ -95,7 +96,7 @@ func importFlaws() []flaw {
 				return b.correct.Import(ctx, req)
 			}
 		}},
-		{of: "ImportIsPure", name: "draws lots", rule: "answers otherwise", with: importing(
+		{of: "ImportIsPure", name: "returns a random size", rule: "returns another providerSpec", with: importing(
 			func(_ provider.ImportRequest, out *provider.Imported) {
 				out.Spec, _ = json.Marshal(machineSpec{APIVersion: "fake/v1", Kind: "Fake", Size: random(4)})
 			})},
@@ -108,27 +109,28 @@ func importFlaws() []flaw {
 				})
 			}
 		}},
-		{of: "ReleaseRemovesCollectorTags", name: "does not tell who is collected", rule: "Locate says false",
+		{of: "ReleaseRemovesCollectorTags", name: "never reports Collected", rule: "Locate reports Collected=false",
 			with: locating(func(all []provider.Located) []provider.Located {
 				for i := range all {
 					all[i].Collected = false
 				}
 				return all
 			})},
-		{of: "ReleaseRemovesCollectorTags", name: "removes what is none of it", rule: "after Release the instance", with: func(b *broken) {
-			b.release = func(ctx context.Context, req provider.ReleaseRequest) error {
-				return retagging(b, ctx, req.Class.Credentials, req.ProviderID, oldCollector, oldMachine, "team")
-			}
-		}},
+		{of: "ReleaseRemovesCollectorTags", name: "removes other tags too",
+			rule: "after Release the instance", with: func(b *broken) {
+				b.release = func(ctx context.Context, req provider.ReleaseRequest) error {
+					return retagging(b, ctx, req.Class.Credentials, req.ProviderID, oldCollector, oldMachine, "team")
+				}
+			}},
 		{of: "ReleaseRefusesOthers", name: "does not check the tags", rule: "Release of an instance without tags",
 			with: func(b *broken) {
 				b.release = func(ctx context.Context, req provider.ReleaseRequest) error {
 					return retagging(b, ctx, req.Class.Credentials, req.ProviderID, oldCollector)
 				}
 			}},
-		{of: "DisownUndoesAdopt", name: "leaves the name", rule: "after Adopt and Disown", with: func(b *broken) {
+		{of: "DisownUndoesAdopt", name: "keeps the tag of the name", rule: "after Adopt and Disown", with: func(b *broken) {
 			b.disown = func(ctx context.Context, req provider.DisownRequest) error {
-				return retagging(b, ctx, req.Class.Credentials, req.ProviderID, ours[:2]...)
+				return retagging(b, ctx, req.Class.Credentials, req.ProviderID, machinistTags[:2]...)
 			}
 		}},
 		{of: "DisownUndoesAdopt", name: "fails the second time", rule: "Disown", with: func(b *broken) {
@@ -142,16 +144,17 @@ func importFlaws() []flaw {
 		}},
 		{of: "DisownRefusesOthers", name: "does not check the tags", rule: "Disown by", with: func(b *broken) {
 			b.disown = func(ctx context.Context, req provider.DisownRequest) error {
-				return retagging(b, ctx, req.Class.Credentials, req.ProviderID, ours...)
+				return retagging(b, ctx, req.Class.Credentials, req.ProviderID, machinistTags...)
 			}
 		}},
-		{of: "DisownOfNothing", name: "insists on an instance", rule: "Disown of what is gone", with: func(b *broken) {
-			b.disown = func(ctx context.Context, req provider.DisownRequest) error {
-				if _, err := b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID}); err != nil {
-					return err
+		{of: "DisownOfNothing", name: "fails without an instance",
+			rule: "Disown of a deleted instance", with: func(b *broken) {
+				b.disown = func(ctx context.Context, req provider.DisownRequest) error {
+					if _, err := b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID}); err != nil {
+						return err
+					}
+					return b.correct.Disown(ctx, req)
 				}
-				return b.correct.Disown(ctx, req)
-			}
-		}},
+			}},
 	}
 }

@@ -19,15 +19,15 @@ import (
 
 func classAndCreateFlaws() []flaw {
 	return []flaw{
-		{of: "NameAndTimes", name: "a name that is no label", rule: "is not a DNS label", with: func(b *broken) {
+		{of: "NameAndTimes", name: "a name that is not a DNS label", rule: "is not a DNS label", with: func(b *broken) {
 			b.name = "My_Cloud"
 		}},
-		{of: "NameAndTimes", name: "no time to settle", rule: "CreateSettle 0s is not positive", with: func(b *broken) {
+		{of: "NameAndTimes", name: "CreateSettle is zero", rule: "CreateSettle 0s is not positive", with: func(b *broken) {
 			b.settle = 0
 		}},
 		{of: "ValidateAcceptsWhatWorks", name: "asks the cloud", rule: "with rejected credentials",
 			with: validatesAtTheCloud},
-		{of: "InvalidSpecsAreRefusedByField", name: "does not say which field", rule: `about field "", want "size"`,
+		{of: "InvalidSpecsAreRefusedByField", name: "does not name the field", rule: `about field "", want "size"`,
 			with: func(b *broken) {
 				decode := b.decode
 				b.decode = func(raw []byte) (machineSpec, error) {
@@ -38,13 +38,13 @@ func classAndCreateFlaws() []flaw {
 					return spec, err
 				}
 			}},
-		{of: "InvalidSpecsAreRefusedByField", name: "only Validate looks", rule: "Create of an invalid providerSpec",
+		{of: "InvalidSpecsAreRefusedByField", name: "only Validate checks", rule: "Create of an invalid providerSpec",
 			with: func(b *broken) {
 				validating := *b.correct
 				b.validate = validating.Validate
 				b.decode = func([]byte) (machineSpec, error) { return machineSpec{Size: "small"}, nil }
 			}},
-		{of: "SpecIsDecodedStrictly", name: "passes over unknown fields", rule: "(an unknown field)", with: func(b *broken) {
+		{of: "SpecIsDecodedStrictly", name: "ignores unknown fields", rule: "(an unknown field)", with: func(b *broken) {
 			b.decode = decodeLeniently
 		}},
 		{of: "CredentialsAreDecodedStrictly", name: "Validate does not check them",
@@ -54,7 +54,7 @@ func classAndCreateFlaws() []flaw {
 					return b.correct.Validate(ctx, req)
 				}
 			}},
-		{of: "CredentialsNameNoSources", name: "reads files", rule: "it follows it",
+		{of: "CredentialsNameNoSources", name: "reads files", rule: "it follows the reference",
 			with: follows(func(value string) (string, bool) {
 				path, isFile := strings.CutPrefix(value, "file://")
 				content, err := os.ReadFile(path)
@@ -76,20 +76,21 @@ func classAndCreateFlaws() []flaw {
 				out, err := exec.Command("sh", "-c", command).Output()
 				return string(out), isCommand && err == nil
 			})},
-		{of: "CredentialsNameNoSources", name: "takes a file beside", rule: "instead of token", with: func(b *broken) {
-			b.tokenOf = func(c provider.Credentials) (string, error) {
-				if path, found := c.Get("tokenFile"); found {
-					content, err := os.ReadFile(string(path.Reveal()))
-					return string(content), err
+		{of: "CredentialsNameNoSources", name: "reads a file named by another key",
+			rule: "instead of token", with: func(b *broken) {
+				b.tokenOf = func(c provider.Credentials) (string, error) {
+					if path, found := c.Get("tokenFile"); found {
+						content, err := os.ReadFile(string(path.Reveal()))
+						return string(content), err
+					}
+					return tokenOf(c)
 				}
-				return tokenOf(c)
-			}
-		}},
-		{of: "RejectedCredentials", name: "who may not look finds nothing", rule: "Get by tags with RejectedCredentials",
+			}},
+		{of: "RejectedCredentials", name: "reports NotFound", rule: "Get by tags with RejectedCredentials",
 			with: func(b *broken) {
 				code(b, provider.Unauthenticated, provider.NotFound)
 			}},
-		{of: "CapacityIsPlausible", name: "less than nothing", rule: `resource "cpu" is -2`, with: func(b *broken) {
+		{of: "CapacityIsPlausible", name: "a negative quantity", rule: `resource "cpu" is -2`, with: func(b *broken) {
 			b.capacity = func(context.Context, provider.CapacityRequest) (provider.Capacity, error) {
 				return provider.Capacity{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("-2")}}, nil
 			}
@@ -99,9 +100,9 @@ func classAndCreateFlaws() []flaw {
 			with: converting(func(in *provider.Instance) { in.State = provider.StatePending })},
 		{of: "CreateMakesAnInstance", name: "an invented state", rule: `State "Booting" does not exist`,
 			with: converting(func(in *provider.Instance) { in.State = "Booting" })},
-		{of: "CreateMakesAnInstance", name: "a provider ID that is no URL", rule: "is not a URL",
+		{of: "CreateMakesAnInstance", name: "a provider ID that is not a URL", rule: "is not a URL",
 			with: converting(func(in *provider.Instance) { in.ProviderID = "i-1" })},
-		{of: "CreateMakesAnInstance", name: "a node's name that cannot be one", rule: "is not a DNS subdomain",
+		{of: "CreateMakesAnInstance", name: "an invalid node name", rule: "is not a DNS subdomain",
 			with: converting(func(in *provider.Instance) { in.NodeName = "Worker_1" })},
 		{of: "CreateMakesAnInstance", name: "an empty address", rule: "without type or value",
 			with: converting(func(in *provider.Instance) { in.Addresses = make([]corev1.NodeAddress, 1) })},
@@ -110,8 +111,8 @@ func classAndCreateFlaws() []flaw {
 		{of: "CreateMakesAnInstance", name: "neither instance nor error", rule: "returns neither", with: func(b *broken) {
 			b.get = func(context.Context, provider.GetRequest) (*provider.Instance, error) { return nil, nil }
 		}},
-		{of: "CreateMakesAnInstance", name: "panics", rule: "Create panicked: no such thing", with: func(b *broken) {
-			b.create = func(context.Context, provider.CreateRequest) (*provider.Instance, error) { panic("no such thing") }
+		{of: "CreateMakesAnInstance", name: "panics", rule: "Create panicked: a bug", with: func(b *broken) {
+			b.create = func(context.Context, provider.CreateRequest) (*provider.Instance, error) { panic("a bug") }
 		}},
 		{of: "CreateMakesAnInstance", name: "an invented code", rule: `the code "Busy", which does not exist`,
 			with: func(b *broken) {
@@ -119,75 +120,79 @@ func classAndCreateFlaws() []flaw {
 					return nil, provider.Errorf("Busy", "come back later")
 				}
 			}},
-		{of: "CreateTwiceIsOne", name: "makes one each time", rule: "Create again at once returns", with: withoutIdempotency},
-		{of: "CreateAtOnceIsOne", name: "looks and then makes", rule: "at the same time with the same token returns",
+		{of: "CreateTwiceIsOne", name: "always creates an instance",
+			rule: "Create again at once returns", with: withoutIdempotency},
+		{of: "CreateAtOnceIsOne", name: "reads and then creates", rule: "concurrent Creates with the same token return",
 			with: func(b *broken) {
 				met := meeting()
 				b.idempotency = func(provider.CreateRequest) string { met(); return random(8) }
 			}},
-		{of: "CreateAtOnceIsOne", name: "fails for good beside others", rule: "want an error with code Aborted",
+		{of: "CreateAtOnceIsOne", name: "fails permanently", rule: "want an error with code Aborted",
 			with: func(b *broken) {
 				var busy sync.Mutex
 				both := meeting()
 				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 					if !busy.TryLock() {
 						both()
-						return nil, provider.Errorf(provider.InvalidArgument, "another call is under way")
+						return nil, provider.Errorf(provider.InvalidArgument, "another call is in progress")
 					}
 					defer busy.Unlock()
 					both()
 					return b.correct.Create(ctx, req)
 				}
 			}},
-		{of: "CreateAfterRestartIsOne", name: "remembers in the process only", rule: "after a restart returns",
+		{of: "CreateAfterRestartIsOne", name: "remembers tokens only in the process", rule: "after a restart returns",
 			with: func(b *broken) {
 				process := random(8)
 				b.checksFirst = false
 				b.idempotency = func(req provider.CreateRequest) string { return process + req.Token }
 			}},
-		{of: "CreateWithOtherParameters", name: "other parameters are another instance", rule: "with a used token and other",
+		{of: "CreateWithOtherParameters", name: "creates an instance for other parameters",
+			rule: "with a used token and other",
 			with: func(b *broken) {
 				b.checksFirst = false
 				b.idempotency = func(req provider.CreateRequest) string {
 					return fmt.Sprintf("%s %s %s", req.Token, req.Class.Spec, req.UserData.Reveal())
 				}
 			}},
-		{of: "CreateWithOtherParameters", name: "says that it is invalid", rule: "want an error with code AlreadyExists",
+		{of: "CreateWithOtherParameters", name: "returns InvalidArgument", rule: "want an error with code AlreadyExists",
 			with: func(b *broken) {
 				b.checksFirst = false
 				code(b, provider.AlreadyExists, provider.InvalidArgument)
 			}},
-		{of: "LaterAttemptTakesOver", name: "goes by the token alone", rule: "of a second attempt returns",
+		{of: "LaterAttemptTakesOver", name: "searches only by token", rule: "of a second attempt returns",
 			with: func(b *broken) { b.checksFirst = false }},
-		{of: "SpentToken", name: "returns what was there", rule: "returns one in state Terminating", with: func(b *broken) {
-			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
-				in, err := b.correct.Create(ctx, req)
-				if provider.CodeOf(err) == provider.AlreadyExists {
-					return b.describe(server{id: "i-1", tags: req.Tags, deletions: 1}), nil
+		{of: "SpentToken", name: "returns the deleted instance",
+			rule: "returns one in state Terminating", with: func(b *broken) {
+				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
+					in, err := b.correct.Create(ctx, req)
+					if provider.CodeOf(err) == provider.AlreadyExists {
+						return b.describe(server{id: "i-1", tags: req.Tags, deletions: 1}), nil
+					}
+					return in, err
 				}
-				return in, err
-			}
-		}},
+			}},
 	}
 }
 
 func findFlaws() []flaw {
 	return []flaw{
-		{of: "TagsAreThere", name: "leaves the name out", rule: `MachineKey ""`, with: func(b *broken) {
+		{of: "TagsAreThere", name: "omits the name", rule: `MachineKey ""`, with: func(b *broken) {
 			b.tags = func(req provider.CreateRequest) map[string]string { return ownerTags(req.ClusterID, req.Machine) }
 		}},
-		{of: "TagsAreThere", name: "List does not tell", rule: `List: the instance has ClusterID ""`, with: func(b *broken) {
-			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
-				page, err := b.correct.List(ctx, req)
-				for i := range page.Instances {
-					page.Instances[i].ClusterID = ""
+		{of: "TagsAreThere", name: "List omits the cluster",
+			rule: `List: the instance has ClusterID ""`, with: func(b *broken) {
+				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
+					page, err := b.correct.List(ctx, req)
+					for i := range page.Instances {
+						page.Instances[i].ClusterID = ""
+					}
+					return page, err
 				}
-				return page, err
-			}
-		}},
-		{of: "ProviderIDs", name: "all end in the same", rule: "end in the same segment",
+			}},
+		{of: "ProviderIDs", name: "all end in the same segment", rule: "end in the same segment",
 			with: converting(func(in *provider.Instance) { in.ProviderID += "/server" })},
-		{of: "ProviderIDs", name: "the ID changes", rule: "/running\" when the instance runs",
+		{of: "ProviderIDs", name: "the ID changes", rule: `the provider ID of the running instance is`,
 			with: converting(func(in *provider.Instance) {
 				if in.State == provider.StateRunning {
 					in.ProviderID += "/running"
@@ -201,9 +206,9 @@ func findFlaws() []flaw {
 				return b.correct.Get(ctx, req)
 			}
 		}},
-		{of: "ScopeIsEnough", name: "needs a long one", rule: "Scope is 2000 bytes long",
+		{of: "ScopeIsEnough", name: "a long scope", rule: "Scope is 2000 bytes long",
 			with: converting(func(in *provider.Instance) { in.Scope = strings.Repeat("x", 2000) })},
-		{of: "GetAndListAgree", name: "List leaves something out", rule: "Get and List disagree", with: func(b *broken) {
+		{of: "GetAndListAgree", name: "List omits the scope", rule: "Get and List disagree", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				for i := range page.Instances {
@@ -221,13 +226,14 @@ func findFlaws() []flaw {
 				return in, err
 			}
 		}},
-		{of: "NotFound", name: "finds in any cluster", rule: "Get by tags of another cluster", with: func(b *broken) {
-			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-				req.ClusterID = strings.TrimSuffix(req.ClusterID, "-other")
-				return b.correct.Get(ctx, req)
-			}
-		}},
-		{of: "ListGoesThroughAllPages", name: "the first page is all", rule: "List does not", with: func(b *broken) {
+		{of: "NotFound", name: "finds instances of any cluster",
+			rule: "Get by tags of another cluster", with: func(b *broken) {
+				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
+					req.ClusterID = strings.TrimSuffix(req.ClusterID, "-other")
+					return b.correct.Get(ctx, req)
+				}
+			}},
+		{of: "ListGoesThroughAllPages", name: "returns only the first page", rule: "List does not", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				page.Continue = ""
@@ -253,14 +259,15 @@ func findFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "ListIsOfOneCluster", name: "lists everyone's", rule: "which is not its own", with: func(b *broken) {
-			b.list = func(ctx context.Context, req provider.ListRequest) (page provider.ListPage, err error) {
-				all, _, err := b.cloud.listServers(ctx, b.cloud.account, nil, 0, 100)
-				for _, s := range all {
-					page.Instances = append(page.Instances, *b.convert(s))
+		{of: "ListIsOfOneCluster", name: "lists all clusters",
+			rule: "which belongs to another cluster", with: func(b *broken) {
+				b.list = func(ctx context.Context, req provider.ListRequest) (page provider.ListPage, err error) {
+					all, _, err := b.cloud.listServers(ctx, b.cloud.account, nil, 0, 100)
+					for _, s := range all {
+						page.Instances = append(page.Instances, *b.convert(s))
+					}
+					return page, err
 				}
-				return page, err
-			}
-		}},
+			}},
 	}
 }

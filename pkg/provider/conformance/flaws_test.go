@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// broken is a driver with some of its methods replaced.
+// broken is a driver with one or more of its methods replaced.
 type broken struct {
 	*correct
 	name     string
@@ -36,7 +36,7 @@ type broken struct {
 
 func (b *broken) Name() string { return b.name }
 
-// CreateSettle is as short as the flaws that are about it: what has not shown by then will not.
+// CreateSettle is short, because the flaws that concern it make instances invisible for longer or forever.
 func (b *broken) CreateSettle() time.Duration { return b.settle }
 
 func (b *broken) Validate(ctx context.Context, req provider.ValidateRequest) error {
@@ -80,8 +80,8 @@ func (b *broken) Interruptions(ctx context.Context, req provider.InterruptionsRe
 	return b.ending(ctx, req)
 }
 
-// whole is a broken driver without a flaw.
-func whole(c *fakeCloud) *broken {
+// newBroken returns a broken driver without a flaw.
+func newBroken(c *fakeCloud) *broken {
 	d := newCorrect(c)
 	return &broken{
 		correct: d, name: d.Name(), settle: 20 * time.Millisecond,
@@ -110,25 +110,25 @@ func (b *broken) Disown(ctx context.Context, req provider.DisownRequest) error {
 
 // flaw is a way in which a driver breaks the contract.
 type flaw struct {
-	// of is the case that must find it.
+	// of is the case that must find the flaw.
 	of   string
 	name string
-	// says is part of what the case must report.
+	// rule is part of what the case must report.
 	rule string
 	with func(b *broken)
-	// after are cases that run before.
+	// after are cases that run before it.
 	after []string
-	// cloud changes the cloud, where the flaw shows only so.
+	// cloud changes the cloud if the flaw only shows then.
 	cloud func(*fakeCloud)
 }
 
-// withoutIdempotency makes every Create a new instance.
+// withoutIdempotency lets every Create create a new instance.
 func withoutIdempotency(b *broken) {
 	b.checksFirst = false
 	b.idempotency = func(provider.CreateRequest) string { return random(8) }
 }
 
-// code replaces one code by another.
+// code replaces one error code by another.
 func code(b *broken, from, to provider.Code) {
 	before := b.translate
 	b.translate = func(err error) error {
@@ -140,7 +140,8 @@ func code(b *broken, from, to provider.Code) {
 	}
 }
 
-// meeting holds the first caller until there is a second, or until it is clear that none comes. Later ones pass.
+// meeting returns a function that blocks the first caller until there is a second one, at most for 10 seconds. Later
+// callers do not block.
 func meeting() func() {
 	var callers atomic.Int32
 	second := make(chan struct{})
@@ -159,13 +160,13 @@ func meeting() func() {
 	}
 }
 
-// flaws are all. Every case has at least one.
+// flaws returns all flaws. Every case has at least one.
 func flaws() []flaw {
 	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws(), cutFlaws(),
 		lateFlaws(), answerFlaws(), partFlaws(), acceptedFlaws(), optionalFlaws(), importFlaws())
 }
 
-func TestEveryCaseFindsItsFlaw(t *testing.T) {
+func TestEveryCaseFindsItsFlaws(t *testing.T) {
 	found := map[string]bool{}
 	for _, f := range flaws() {
 		found[f.of] = true
@@ -176,31 +177,31 @@ func TestEveryCaseFindsItsFlaw(t *testing.T) {
 				f.cloud(c)
 			}
 			config := configOf(c, func() provider.Driver {
-				b := whole(c)
+				b := newBroken(c)
 				f.with(b)
 				return b
 			})
-			// What a flaw keeps from happening is waited for that long.
+			// The case waits this long for what the flaw prevents.
 			config.Timeout = time.Second
 			report := record(t, config, append(f.after, f.of)...)
 			if all := strings.Join(report.failures, "\n"); !report.failed || !strings.Contains(all, f.rule) {
-				t.Errorf("want a failure that says %q, got:\n%s", f.rule, all)
+				t.Errorf("want a failure that contains %q, got:\n%s", f.rule, all)
 			}
 		})
 	}
 	for _, c := range cases() {
 		if !found[c.name] {
-			t.Errorf("no flaw shows that the case %s can fail", c.name)
+			t.Errorf("there is no flaw that lets the case %s fail", c.name)
 		}
 	}
 }
 
-// The broken drivers break nothing but what they must: without a flaw they pass.
-func TestWithoutAFlawTheBrokenDriverPasses(t *testing.T) {
+// A broken driver breaks only what its flaw replaces: without a flaw, all cases pass.
+func TestBrokenDriverWithoutFlawPasses(t *testing.T) {
 	t.Parallel()
 	c := newFakeCloud()
 	config := configOf(c, func() provider.Driver {
-		b := whole(c)
+		b := newBroken(c)
 		b.settle = time.Minute
 		return b
 	})

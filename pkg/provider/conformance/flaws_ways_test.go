@@ -14,7 +14,7 @@ func decodeLeniently(raw []byte) (machineSpec, error) {
 	return machineSpec{Size: "small"}, nil
 }
 
-// converting changes what is reported of an instance.
+// converting changes how the driver describes an instance.
 func converting(change func(*provider.Instance)) func(*broken) {
 	return func(b *broken) {
 		b.convert = func(s server) *provider.Instance {
@@ -25,14 +25,14 @@ func converting(change func(*provider.Instance)) func(*broken) {
 	}
 }
 
-// updating answers every Update alike.
+// updating answers every Update with the same result.
 func updating(result provider.UpdateResult) func(*broken) {
 	return func(b *broken) {
 		b.update = func(context.Context, provider.UpdateRequest) (provider.UpdateResult, error) { return result, nil }
 	}
 }
 
-// follows takes the token for the name of what has it.
+// follows treats the token as a reference that resolve follows.
 func follows(resolve func(value string) (string, bool)) func(*broken) {
 	return func(b *broken) {
 		b.tokenOf = func(c provider.Credentials) (string, error) {
@@ -64,7 +64,7 @@ func forgetsNICs(b *broken) {
 	}
 }
 
-// tagsLater leaves a server without tags for as long as the driver's second call takes, or for ever.
+// tagsLater sets the tags of a server in a second call. If that call fails, the server has no tags forever.
 func tagsLater(b *broken) {
 	var owner provider.CreateRequest
 	b.tags = func(req provider.CreateRequest) map[string]string { owner = req; return nil }
@@ -81,11 +81,12 @@ func tagsLater(b *broken) {
 	}
 }
 
-// givesUpWhenDeletedMeanwhile takes it for a mistake of the user's that somebody took the network interface away.
+// givesUpWhenDeletedMeanwhile returns FailedPrecondition, as for a mistake of the user, if the network interface was
+// deleted during Create.
 func givesUpWhenDeletedMeanwhile(b *broken) {
 	code(b, provider.Aborted, provider.FailedPrecondition)
 	b.idempotency = func(req provider.CreateRequest) string {
-		// The network interface is there and the server is not.
+		// Delete the network interface before the server is created.
 		_ = b.cloud.deletePart(context.Background(), b.cloud.account, "nic/"+b.nicOf(req.Machine), nil)
 		return req.Token
 	}

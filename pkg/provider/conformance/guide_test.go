@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestTheGuideListsEveryCase keeps the table in the authors' guide true. Where it fails it shows the table to paste.
-func TestTheGuideListsEveryCase(t *testing.T) {
+// TestGuideListsEveryCase compares the table of cases in the guide with the cases. If they differ, it prints the table
+// to paste.
+func TestGuideListsEveryCase(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/provider-guide.md")
 	if err != nil {
 		t.Fatal(err)
@@ -25,13 +26,13 @@ func TestTheGuideListsEveryCase(t *testing.T) {
 		fmt.Fprintf(&table, "| %s | %s | %s |\n", c.name, c.rule, strings.Join(needs, ", "))
 	}
 	if !strings.Contains(string(guide), "\n"+table.String()+"\n") {
-		t.Errorf("docs/provider-guide.md has another table of cases than this one:\n%s", table.String())
+		t.Errorf("docs/provider-guide.md must contain this table of cases:\n%s", table.String())
 	}
 }
 
-// TestTheGuideSaysWhatEveryCloudCanDo keeps the other table true: it has every kind of fault that a case injects, and
-// only names cases that exist.
-func TestTheGuideSaysWhatEveryCloudCanDo(t *testing.T) {
+// TestGuideDescribesEveryFault checks the table of what clouds do in the guide: it contains every kind of fault that a
+// case injects, and names only cases that exist.
+func TestGuideDescribesEveryFault(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/provider-guide.md")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +46,7 @@ func TestTheGuideSaysWhatEveryCloudCanDo(t *testing.T) {
 			kind, isFault := strings.CutPrefix(string(n), "Cloud.Inject: ")
 			if isFault && !slices.Contains([]string{"PermissionDenied", "Hanging"}, kind) &&
 				!strings.Contains(section, "`"+kind+"`") {
-				t.Errorf("the section does not say what the fault %s is about", kind)
+				t.Errorf("the section does not describe the fault %s", kind)
 			}
 		}
 	}
@@ -65,6 +66,6 @@ func TestTheGuideSaysWhatEveryCloudCanDo(t *testing.T) {
 		}
 	}
 	if rows < 15 {
-		t.Errorf("the table has %d rows that name cases: nothing is tested here", rows)
+		t.Errorf("the table has only %d rows that name cases: the test checks nothing", rows)
 	}
 }

@@ -12,63 +12,64 @@ import (
 )
 
 func importCases() []testCase {
-	taken := []need{needsImporter, needsAdopter, needsLegacies, needsLaunchLegacy}
-	tags := append(slices.Clone(taken), needsTags)
+	launched := []need{needsImporter, needsAdopter, needsLegacies, needsLaunchLegacy}
+	tags := append(slices.Clone(launched), needsTags)
 	return []testCase{
 		{name: "ImportLocates",
-			rule: "Locate names an instance that the old system made once, with the old Machine's name and, if any, UID, " +
-				"and describes it as Get does.",
-			needs: taken, test: importLocates},
+			rule: "Locate returns each instance of the old system once, with the name of the old Machine and, if known, its " +
+				"UID, and describes the instance as Get does.",
+			needs: launched, test: importLocates},
 		{name: "ImportMakesValidSpec",
-			rule: "Import of the old description makes a class that Validate accepts, without a Blocker or a Loss; Update of " +
-				"an adopted instance has nothing to change.",
-			needs: taken, test: importMakesValidSpec},
-		{name: "ImportReportsUnknownFields", rule: "Import names each field that it does not know by its path, as a Loss, " +
-			"also deep inside of the description.",
+			rule: "Import translates the old description into a class that Validate accepts, without a Blocker or a Loss. " +
+				"Update of the adopted instance then has nothing to change.",
+			needs: launched, test: importMakesValidSpec},
+		{name: "ImportReportsUnknownFields",
+			rule:  "Import reports each unknown field as a Loss with its path, also in nested objects.",
 			needs: []need{needsImporter, needsLegacies}, test: importReportsUnknownFields},
-		{name: "ImportRefusesUnreadable", rule: "Import of what is no description is InvalidArgument.",
+		{name: "ImportRefusesUnreadable", rule: "Import of anything that is not a description fails with InvalidArgument.",
 			needs: []need{needsImporter, needsLegacies}, test: importRefusesUnreadable},
-		{name: "ImportIsPure", rule: "Import makes no call to the cloud, and answers the same in every process.",
+		{name: "ImportIsPure", rule: "Import makes no call to the cloud, and returns the same in every process.",
 			needs: []need{needsImporter, needsLegacies, injecting(Hanging)}, test: importIsPure},
 		{name: "ReleaseRemovesCollectorTags",
-			rule: "Release, also repeated, removes what Locate calls collected from an adopted instance and its parts, and " +
-				"leaves all else.",
+			rule: "Release removes the tags of the old collector from an adopted instance and its parts, and keeps all " +
+				"others. It can be repeated.",
 			needs: tags, test: releaseRemovesCollectorTags},
 		{name: "ReleaseRefusesOthers",
-			rule: "Release of an instance that is not the machine's is FailedPrecondition and changes nothing, and of one " +
-				"that does not exist NotFound.",
+			rule: "Release of an instance of another owner fails with FailedPrecondition and changes nothing. Release of an " +
+				"instance that does not exist fails with NotFound.",
 			needs: tags, test: releaseRefusesOthers},
 		{name: "DisownUndoesAdopt",
-			rule:  "Disown, also repeated, leaves the instance and its parts with the tags that they had before Adopt.",
+			rule:  "Disown restores the tags that the instance and its parts had before Adopt. It can be repeated.",
 			needs: tags, test: disownUndoesAdopt},
 		{name: "DisownRefusesOthers",
-			rule:  "Disown of an instance that is another machine's or cluster's is FailedPrecondition and changes nothing.",
+			rule:  "Disown of an instance of another machine or cluster fails with FailedPrecondition and changes nothing.",
 			needs: tags, test: disownRefusesOthers},
-		{name: "DisownOfNothing", rule: "Disown of an instance without Machinist's tags, and of none at all, succeeds and " +
-			"changes nothing.",
+		{name: "DisownOfNothing",
+			rule: "Disown of an instance without Machinist's tags, or of an instance that does not exist, succeeds and " +
+				"changes nothing.",
 			needs: tags, test: disownOfNothing},
 	}
 }
 
-// old is an instance as an old system made it.
-type old struct {
+// legacyInstance is an instance that an old system created.
+type legacyInstance struct {
 	*subject
 	provider.Legacy
 	machine string
 	uid     types.UID
 }
 
-// launchLegacy makes an instance as an old system does.
-func (t *trial) launchLegacy(source provider.Legacy) old {
+// launchLegacy creates an instance as an old system does.
+func (t *trial) launchLegacy(source provider.Legacy) legacyInstance {
 	t.Helper()
-	out := old{Legacy: source, machine: "legacy-" + random(4), uid: newUID()}
+	out := legacyInstance{Legacy: source, machine: "legacy-" + random(4), uid: newUID()}
 	id, remove, err := t.Cloud.LaunchLegacy(t.Context(), source, out.machine, out.uid)
-	out.subject = t.visible(t.subject(), id, remove, err)
+	out.subject = t.awaitLaunched(t.subject(), id, remove, err)
 	return out
 }
 
-// located returns what Locate says of an instance, once it shows.
-func (t *trial) located(o old) (found provider.Located) {
+// located returns what Locate reports about an instance, as soon as the instance is visible.
+func (t *trial) located(o legacyInstance) (found provider.Located) {
 	t.Helper()
 	t.await("Locate finds "+o.providerID, func() (bool, string) {
 		all, err := t.driver.Locate(t.Context(), provider.LocateRequest{Legacy: o.Legacy})
@@ -81,61 +82,61 @@ func (t *trial) located(o old) (found provider.Located) {
 			}
 		}
 		if n > 1 {
-			t.fatalf("Locate names %s %d times", o.providerID, n)
+			t.fatalf("Locate returns %s %d times", o.providerID, n)
 		}
-		return n == 1, fmt.Sprintf("it is not among %d", len(all))
+		return n == 1, fmt.Sprintf("it is not among the %d that Locate returns", len(all))
 	})
 	return found
 }
 
-// adoptLegacy makes the instance the subject's.
-func (t *trial) adoptLegacy(o old) {
+// adoptLegacy adopts the instance for its subject.
+func (t *trial) adoptLegacy(o legacyInstance) {
 	t.Helper()
-	t.callAdopt(o)
+	t.retryAdopt(o)
 	t.awaitVisible(o.subject)
 }
 
-// callAdopt calls Adopt until it succeeds.
-func (t *trial) callAdopt(o old) {
+// retryAdopt calls Adopt until it succeeds.
+func (t *trial) retryAdopt(o legacyInstance) {
 	t.Helper()
-	// Late reads must not make it look like one that was never adopted.
+	// A late read must not show the instance as if it had never been adopted.
 	t.await("Adopt of the old system's instance", func() (bool, string) {
-		_, err := t.driver.Adopt(t.Context(), t.adoption(o.subject))
+		_, err := t.driver.Adopt(t.Context(), t.adoptRequest(o.subject))
 		if provider.CodeOf(err) == provider.Aborted {
-			return false, err.Error() // Machinist tries again.
+			return false, err.Error() // Machinist retries.
 		}
 		t.must(err, "Adopt")
 		return true, ""
 	})
 }
 
-// tagsAt are those of the instance and its parts, past the driver.
-func (t *trial) tagsAt(o old) map[string]string {
+// cloudTags returns the tags of the instance and its parts, read without the driver.
+func (t *trial) cloudTags(o legacyInstance) map[string]string {
 	t.Helper()
 	tags, err := t.Cloud.Tags(t.Context(), o.providerID)
 	t.must(err, "Cloud.Tags")
 	return tags
 }
 
-func (t *trial) wantTags(o old, want map[string]string, after string) {
+func (t *trial) wantTags(o legacyInstance, want map[string]string, after string) {
 	t.Helper()
-	if got := t.tagsAt(o); !maps.Equal(got, want) {
+	if got := t.cloudTags(o); !maps.Equal(got, want) {
 		t.Errorf("after %s the instance and its parts have the tags %v, want %v", after, got, want)
 	}
 }
 
-func (t *trial) releasing(s *subject, source string) provider.ReleaseRequest {
+func (t *trial) releaseRequest(s *subject, source string) provider.ReleaseRequest {
 	return provider.ReleaseRequest{Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, ProviderID: s.providerID,
 		Scope: s.scope, Source: source}
 }
 
-func (t *trial) disowning(s *subject) provider.DisownRequest {
+func (t *trial) disownRequest(s *subject) provider.DisownRequest {
 	return provider.DisownRequest{Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, ProviderID: s.providerID,
 		Scope: s.scope}
 }
 
-// again repeats a call as Machinist does, which returns as soon as it has succeeded.
-func (t *trial) again(attempted string, call func() error) {
+// retry repeats a call as Machinist does, until it succeeds.
+func (t *trial) retry(attempted string, call func() error) {
 	t.Helper()
 	t.await(attempted+" succeeds", func() (bool, string) {
 		err := call()
@@ -153,26 +154,26 @@ func importLocates(t *trial) {
 		found := t.located(o)
 		t.located(another)
 		if found.Machine != o.machine && found.MachineUID != o.uid {
-			t.Errorf("Locate names the old machine %q with UID %q, want name %q or UID %q", found.Machine, found.MachineUID,
+			t.Errorf("Locate returns the old machine %q with UID %q, want name %q or UID %q", found.Machine, found.MachineUID,
 				o.machine, o.uid)
 		}
 		if found.Machine != "" && found.Machine != o.machine || found.MachineUID != "" && found.MachineUID != o.uid {
-			t.Errorf("Locate names another old machine: %q with UID %q, want %q with %q", found.Machine, found.MachineUID,
+			t.Errorf("Locate returns another old machine: %q with UID %q, want %q with %q", found.Machine, found.MachineUID,
 				o.machine, o.uid)
 		}
 		in, err := t.driver.Get(t.Context(), t.byID(o.subject))
 		t.must(err, "Get by provider ID")
 		if found.Instance.ProviderID != in.ProviderID || found.Instance.NodeName != in.NodeName {
-			t.Errorf("Locate describes %s with node %q, Get %s with node %q", found.Instance.ProviderID,
+			t.Errorf("Locate describes %s with node %q, but Get describes %s with node %q", found.Instance.ProviderID,
 				found.Instance.NodeName, in.ProviderID, in.NodeName)
 		}
 		if len(found.Facts) > maxFacts {
-			t.Errorf("Locate's facts are %d bytes long, more than %d", len(found.Facts), maxFacts)
+			t.Errorf("Locate returns facts of %d bytes, more than %d", len(found.Facts), maxFacts)
 		}
 	}
 }
 
-// maxFacts is how long those of an instance may be.
+// maxFacts is the maximum length of Located.Facts.
 const maxFacts = 8 << 10
 
 func importMakesValidSpec(t *trial) {
@@ -186,21 +187,21 @@ func importMakesValidSpec(t *trial) {
 			}
 		}
 		class := provider.Class{Spec: imported.Spec, Credentials: provider.NewCredentials(imported.Credentials)}
-		t.must(t.driver.Validate(t.Context(), provider.ValidateRequest{Class: class}), "Validate of what Import made")
-		adoption := t.adoption(o.subject)
+		t.must(t.driver.Validate(t.Context(), provider.ValidateRequest{Class: class}), "Validate of the imported class")
+		adoption := t.adoptRequest(o.subject)
 		adoption.Class = class
-		t.again("Adopt with what Import made", func() error { _, err := t.driver.Adopt(t.Context(), adoption); return err })
+		t.retry("Adopt with the imported class", func() error { _, err := t.driver.Adopt(t.Context(), adoption); return err })
 		t.awaitVisible(o.subject)
-		update := t.update(o.subject)
+		update := t.updateRequest(o.subject)
 		update.Class, update.Version = class, ""
 		t.await("Update of the adopted instance has nothing to do", func() (bool, string) {
 			result, err := t.driver.Update(t.Context(), update)
 			if code := provider.CodeOf(err); code == provider.Aborted || code == provider.FailedPrecondition {
-				return false, err.Error() // Reads may be behind Adopt.
+				return false, err.Error() // Reads may lag behind Adopt.
 			}
-			t.must(err, "Update with what Import made")
+			t.must(err, "Update with the imported class")
 			if result.Outcome != provider.UpdateDone && result.Outcome != provider.UpdateInProgress {
-				t.fatalf("Update with what Import made of %s is %s, want %s: %s", source.Source, result.Outcome,
+				t.fatalf("Update with the class imported from %s is %s, want %s: %s", source.Source, result.Outcome,
 					provider.UpdateDone, result.Reason)
 			}
 			return result.Outcome == provider.UpdateDone, string(result.Outcome)
@@ -209,19 +210,19 @@ func importMakesValidSpec(t *trial) {
 }
 
 func importReportsUnknownFields(t *trial) {
-	const surprise = "conformanceSurprise"
+	const unknown = "conformanceSurprise"
 	for _, source := range t.Legacies {
 		var fields map[string]any
-		t.must(json.Unmarshal(source.Spec.Reveal(), &fields), "read Config.Legacies")
-		// The field at the top, and in each object of the description that has something else.
-		for path, add := range surprises("", fields, surprise) {
+		t.must(json.Unmarshal(source.Spec.Reveal(), &fields), "decode Config.Legacies")
+		// Add the unknown field at the top, and in each nested object that has other values than strings.
+		for path, add := range unknownFields("", fields, unknown) {
 			remove := add()
 			data, err := json.Marshal(fields)
-			t.must(err, "write the description")
+			t.must(err, "encode the description")
 			remove()
-			surprising := source
-			surprising.Spec = provider.NewSecret(data)
-			imported, err := t.driver.Import(t.Context(), provider.ImportRequest{Legacy: surprising})
+			changed := source
+			changed.Spec = provider.NewSecret(data)
+			imported, err := t.driver.Import(t.Context(), provider.ImportRequest{Legacy: changed})
 			t.must(err, "Import with the unknown field %s", path)
 			if !slices.ContainsFunc(imported.Findings, func(f provider.Finding) bool {
 				return f.Path == path && f.Level == provider.FindingLoss && f.Code == provider.FindingUnknownField
@@ -233,9 +234,9 @@ func importReportsUnknownFields(t *trial) {
 	}
 }
 
-// surprises are the ways to add a field to a description, by its path. Objects with texts only may be maps, of which
-// all keys are known, or wrapped values.
-func surprises(path string, fields map[string]any, name string) map[string]func() (remove func()) {
+// unknownFields returns functions that add a field with the given name to a description, keyed by the path of the
+// field. It skips nested objects that contain only strings: they may be maps with arbitrary keys, or wrapped values.
+func unknownFields(path string, fields map[string]any, name string) map[string]func() (remove func()) {
 	all := map[string]func() func(){}
 	below := func(key string) string {
 		if path == "" {
@@ -243,18 +244,18 @@ func surprises(path string, fields map[string]any, name string) map[string]func(
 		}
 		return path + "." + key
 	}
-	onlyTexts := true
+	onlyStrings := true
 	for key, value := range fields {
 		switch value := value.(type) {
 		case map[string]any:
-			onlyTexts = false
-			maps.Copy(all, surprises(below(key), value, name))
+			onlyStrings = false
+			maps.Copy(all, unknownFields(below(key), value, name))
 		case string:
 		default:
-			onlyTexts = false
+			onlyStrings = false
 		}
 	}
-	if path == "" || !onlyTexts {
+	if path == "" || !onlyStrings {
 		all[below(name)] = func() func() {
 			fields[name] = map[string]any{"nested": true}
 			return func() { delete(fields, name) }
@@ -266,7 +267,7 @@ func surprises(path string, fields map[string]any, name string) map[string]func(
 func importRefusesUnreadable(t *trial) {
 	for _, source := range t.Legacies {
 		for what, spec := range map[string]string{"nothing": "", "null": "null", "a list": "[]", "half an object": `{"a":`,
-			"a text": `"a"`} {
+			"a string": `"a"`} {
 			unreadable := source
 			unreadable.Spec = provider.NewSecret([]byte(spec))
 			_, err := t.driver.Import(t.Context(), provider.ImportRequest{Legacy: unreadable})
@@ -280,15 +281,15 @@ func importIsPure(t *trial) {
 	for _, source := range t.Legacies {
 		var first []byte
 		for _, d := range []*watched{t.driver, t.driver, t.restart()} {
-			d.timeout = min(prompt, d.timeout)
+			d.timeout = min(maxReturnDelay, d.timeout)
 			imported, err := d.Import(t.Context(), provider.ImportRequest{Legacy: source})
 			if err != nil {
 				t.fatalf("Import while the cloud does not answer: %v", err)
 			}
 			answer, err := json.Marshal(imported)
-			t.must(err, "write Import's answer")
+			t.must(err, "encode the answer of Import")
 			if first != nil && string(answer) != string(first) {
-				t.Errorf("Import of %s answers otherwise the second time: its specs or findings differ", source.Source)
+				t.Errorf("Import of %s returns another providerSpec or other findings the second time", source.Source)
 			}
 			first = answer
 		}
@@ -300,74 +301,75 @@ func releaseRemovesCollectorTags(t *trial) {
 		o := t.launchLegacy(source)
 		collected := t.located(o).Collected
 		t.adoptLegacy(o)
-		before := t.tagsAt(o)
+		before := t.cloudTags(o)
 		want := maps.Clone(before)
 		for _, key := range t.CollectorTags {
 			delete(want, key)
 		}
 		if has := len(want) < len(before); collected != has {
-			t.Errorf("Locate says %v of whether %s collects the instance; it has tags of Config.CollectorTags: %v", collected,
-				source.Source, has)
+			t.Errorf("Locate reports Collected=%v for an instance of %s; whether it has tags of Config.CollectorTags: %v",
+				collected, source.Source, has)
 		}
 		for range 2 {
-			t.again("Release", func() error { return t.driver.Release(t.Context(), t.releasing(o.subject, source.Source)) })
+			t.retry("Release", func() error { return t.driver.Release(t.Context(), t.releaseRequest(o.subject, source.Source)) })
 			t.wantTags(o, want, "Release")
 		}
-		t.carriesStill(o)
-		t.await("Locate calls a released instance collected no more", func() (bool, string) {
-			return !t.located(o).Collected, "it does"
+		t.awaitOwned(o)
+		t.await("Locate no longer reports a released instance as collected", func() (bool, string) {
+			return !t.located(o).Collected, "it still does"
 		})
 	}
 }
 
-// carriesStill holds the driver to an instance that is the subject's.
-func (t *trial) carriesStill(o old) {
+// awaitOwned checks that the instance still belongs to the subject's machine.
+func (t *trial) awaitOwned(o legacyInstance) {
 	t.Helper()
-	t.await("the instance is the machine's", func() (bool, string) {
+	t.await("the instance belongs to the machine", func() (bool, string) {
 		in, err := t.driver.Get(t.Context(), t.byID(o.subject))
 		t.must(err, "Get by provider ID")
-		return in.OwnedBy(o.cluster, o.Machine) == nil, fmt.Sprintf("it is tagged for %q of %q", in.MachineUID, in.ClusterID)
+		return in.OwnedBy(o.cluster, o.Machine) == nil,
+			fmt.Sprintf("it is tagged for machine %q of cluster %q", in.MachineUID, in.ClusterID)
 	})
 }
 
 func releaseRefusesOthers(t *trial) {
 	source := t.Legacies[0]
 	o := t.launchLegacy(source)
-	unowned := t.tagsAt(o)
-	t.wantCode(t.driver.Release(t.Context(), t.releasing(o.subject, source.Source)), "Release of an instance without tags",
+	unowned := t.cloudTags(o)
+	t.wantCode(t.driver.Release(t.Context(), t.releaseRequest(o.subject, source.Source)), "Release of an instance without tags",
 		provider.FailedPrecondition)
 	t.wantTags(o, unowned, "a refused Release")
 	t.adoptLegacy(o)
-	before := t.tagsAt(o)
-	for who, other := range t.others(o.subject) {
-		err := t.driver.Release(t.Context(), t.releasing(other, source.Source))
-		other.providerID = "" // Not to be deleted when the case ends.
+	before := t.cloudTags(o)
+	for who, other := range t.foreignOwners(o.subject) {
+		err := t.driver.Release(t.Context(), t.releaseRequest(other, source.Source))
+		other.providerID = "" // Do not delete it when the case ends.
 		t.wantCode(err, "Release by "+who, provider.FailedPrecondition)
 		t.wantTags(o, before, "Release by "+who)
 	}
 	t.delete(t.driver, t.deleteByID(o.subject))
 	t.awaitGone(o.subject)
-	t.wantCode(t.driver.Release(t.Context(), t.releasing(o.subject, source.Source)), "Release of what is gone",
+	t.wantCode(t.driver.Release(t.Context(), t.releaseRequest(o.subject, source.Source)), "Release of a deleted instance",
 		provider.NotFound)
 }
 
 func disownUndoesAdopt(t *trial) {
 	for _, source := range t.Legacies {
 		o := t.launchLegacy(source)
-		before := t.tagsAt(o)
-		for range 2 { // A migration that was aborted may be tried again.
+		before := t.cloudTags(o)
+		for range 2 { // A migration may be aborted and tried again.
 			t.await("Adopt tags the instance", func() (bool, string) {
-				t.callAdopt(o) // Reads that are behind Disown show tags which are not there any more.
-				return !maps.Equal(before, t.tagsAt(o)), "Cloud.Tags shows no change"
+				t.retryAdopt(o) // Reads that lag behind Disown may show tags that were already removed.
+				return !maps.Equal(before, t.cloudTags(o)), "Cloud.Tags shows no change"
 			})
 			t.awaitVisible(o.subject)
 			for range 2 {
-				t.again("Disown", func() error { return t.driver.Disown(t.Context(), t.disowning(o.subject)) })
+				t.retry("Disown", func() error { return t.driver.Disown(t.Context(), t.disownRequest(o.subject)) })
 				t.wantTags(o, before, "Adopt and Disown")
 			}
 		}
-		t.await("List does not show what was disowned", func() (bool, string) {
-			return len(t.listed(o.subject)) == 0, "it does"
+		t.await("List does not return a disowned instance", func() (bool, string) {
+			return len(t.listed(o.subject)) == 0, "it still does"
 		})
 	}
 }
@@ -375,10 +377,10 @@ func disownUndoesAdopt(t *trial) {
 func disownRefusesOthers(t *trial) {
 	o := t.launchLegacy(t.Legacies[0])
 	t.adoptLegacy(o)
-	before := t.tagsAt(o)
-	for who, other := range t.others(o.subject) {
-		err := t.driver.Disown(t.Context(), t.disowning(other))
-		other.providerID = "" // Not to be deleted when the case ends.
+	before := t.cloudTags(o)
+	for who, other := range t.foreignOwners(o.subject) {
+		err := t.driver.Disown(t.Context(), t.disownRequest(other))
+		other.providerID = "" // Do not delete it when the case ends.
 		t.wantCode(err, "Disown by "+who, provider.FailedPrecondition)
 		t.wantTags(o, before, "Disown by "+who)
 	}
@@ -386,13 +388,13 @@ func disownRefusesOthers(t *trial) {
 
 func disownOfNothing(t *trial) {
 	o := t.launchLegacy(t.Legacies[0])
-	before := t.tagsAt(o)
-	t.again("Disown of an instance that was not adopted", func() error {
-		return t.driver.Disown(t.Context(), t.disowning(o.subject))
+	before := t.cloudTags(o)
+	t.retry("Disown of an instance that was not adopted", func() error {
+		return t.driver.Disown(t.Context(), t.disownRequest(o.subject))
 	})
 	t.wantTags(o, before, "Disown of an instance that was not adopted")
 	t.adoptLegacy(o)
 	t.delete(t.driver, t.deleteByID(o.subject))
 	t.awaitGone(o.subject)
-	t.again("Disown of what is gone", func() error { return t.driver.Disown(t.Context(), t.disowning(o.subject)) })
+	t.retry("Disown of a deleted instance", func() error { return t.driver.Disown(t.Context(), t.disownRequest(o.subject)) })
 }

@@ -11,14 +11,14 @@ import (
 	"machinist.dev/machinist/pkg/provider/legacy"
 )
 
-// What the old systems of fakeCloud put on servers; the last is on disks as well.
+// Tags that the old systems of fakeCloud set on servers. oldCollector is on disks too.
 const (
 	oldMachine    = "old-machine"
 	oldMachineUID = "old-machine-uid"
 	oldCollector  = "old-collector"
 )
 
-// fakeLegacies are descriptions of a small server.
+// fakeLegacies returns descriptions of a small server in two old systems.
 func fakeLegacies(account string) []provider.Legacy {
 	old := provider.Legacy{Provider: "fake",
 		Spec:        provider.NewSecret([]byte(`{"size":"small","disk":{"gib":10}}`)),
@@ -28,7 +28,7 @@ func fakeLegacies(account string) []provider.Legacy {
 	return []provider.Legacy{old, other}
 }
 
-// launchLegacy makes a server as its old system does: only one of the two collects.
+// launchLegacy creates a server as its old system does. Only one of the two systems collects.
 func (c *fakeCloud) launchLegacy(ctx context.Context, old provider.Legacy, machine string, uid types.UID) (string,
 	func(context.Context) error, error) {
 	tags := map[string]string{oldMachine: machine, oldMachineUID: string(uid), "team": "blue"}
@@ -72,7 +72,7 @@ func (d *correct) Import(_ context.Context, req provider.ImportRequest) (provide
 		Findings: old.Findings()}, err
 }
 
-// retag changes the tags of a server, and removes the given ones from its disk, if the server is as said.
+// retag removes the given tags from a server and its disk if allowed accepts the server's tags.
 func (d *correct) retag(ctx context.Context, credentials provider.Credentials, providerID string,
 	removed []string, allowed func(tags map[string]string) error) error {
 	token, err := d.tokenOf(credentials)
@@ -105,18 +105,18 @@ func (d *correct) retag(ctx context.Context, credentials provider.Credentials, p
 func (d *correct) Release(ctx context.Context, req provider.ReleaseRequest) error {
 	return d.retag(ctx, req.Class.Credentials, req.ProviderID, []string{oldCollector}, func(tags map[string]string) error {
 		if !includes(tags, ownerTags(req.ClusterID, req.Machine)) {
-			return provider.Errorf(provider.FailedPrecondition, "%s belongs to somebody else", req.ProviderID)
+			return provider.Errorf(provider.FailedPrecondition, "%s belongs to another machine", req.ProviderID)
 		}
 		return nil
 	})
 }
 
 func (d *correct) Disown(ctx context.Context, req provider.DisownRequest) error {
-	ours := []string{provider.TagCluster, provider.TagMachineUID, provider.TagMachine}
-	err := d.retag(ctx, req.Class.Credentials, req.ProviderID, ours, func(tags map[string]string) error {
+	machinistTags := []string{provider.TagCluster, provider.TagMachineUID, provider.TagMachine}
+	err := d.retag(ctx, req.Class.Credentials, req.ProviderID, machinistTags, func(tags map[string]string) error {
 		if tags[provider.TagCluster]+tags[provider.TagMachineUID] != "" &&
 			!includes(tags, ownerTags(req.ClusterID, req.Machine)) {
-			return provider.Errorf(provider.FailedPrecondition, "%s belongs to somebody else", req.ProviderID)
+			return provider.Errorf(provider.FailedPrecondition, "%s belongs to another machine", req.ProviderID)
 		}
 		return nil
 	})

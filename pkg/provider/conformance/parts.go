@@ -5,18 +5,23 @@ import "machinist.dev/machinist/pkg/provider"
 func partCases() []testCase {
 	return []testCase{
 		{name: "PartsRemain",
-			rule: "Where disks, interfaces or addresses stay when their instance goes, Delete removes them before it reports Gone.", needs: []need{injecting(PartsRemain), needsResources}, test: partsRemain},
+			rule: "If disks, network interfaces or addresses remain after their instance was deleted, Delete deletes them " +
+				"before it reports Gone.",
+			needs: []need{injecting(PartsRemain), needsResources}, test: partsRemain},
 		{name: "PartsGoneFirst",
-			rule:  "An instance whose disks, interfaces or addresses somebody has removed is found and deleted.",
+			rule: "An instance whose disks, network interfaces or addresses were already deleted is still found and " +
+				"deleted.",
 			needs: []need{injecting(PartsGoneFirst)}, test: partsGoneFirst},
 		{name: "FoundIsTrue",
-			rule: "Delete says Found with Gone where it found and removed the instance within the call, and never where there was none.", test: foundIsTrue},
+			rule: "Delete reports Found together with Gone if it found and deleted the instance within the call, and never " +
+				"if there was no instance.",
+			test: foundIsTrue},
 	}
 }
 
-// deletions are the ways to delete an instance: by provider ID, by tags, and by provider ID and scope when the class
-// is gone.
-func (t *trial) deletions() map[string]func(*subject) provider.DeleteRequest {
+// deleteRequests returns the ways to delete an instance: by provider ID, by tags, and by provider ID and scope without
+// the class.
+func (t *trial) deleteRequests() map[string]func(*subject) provider.DeleteRequest {
 	return map[string]func(*subject) provider.DeleteRequest{
 		"Delete by provider ID": t.deleteByID,
 		"Delete by tags":        t.deleteByTags,
@@ -29,21 +34,21 @@ func (t *trial) deletions() map[string]func(*subject) provider.DeleteRequest {
 }
 
 func partsRemain(t *trial) {
-	for name, request := range t.deletions() {
+	for name, request := range t.deleteRequests() {
 		before := t.resourcesNow()
 		s := t.subject()
 		t.launch(s)
 		t.awaitRunning(s)
 		end := t.inject(Fault{Kind: PartsRemain})
 		t.delete(t.restart(), request(s))
-		t.leavesNothing(before, "%s of an instance whose parts stay reports Gone and", name)
+		t.checkNothingLeft(before, "%s of an instance whose parts remain reports Gone and", name)
 		end()
 		t.awaitGone(s)
 	}
 }
 
 func partsGoneFirst(t *trial) {
-	for name, request := range t.deletions() {
+	for name, request := range t.deleteRequests() {
 		before := t.resourcesNow()
 		s := t.subject()
 		t.launch(s)
@@ -51,12 +56,12 @@ func partsGoneFirst(t *trial) {
 		with := t.resourcesNow()
 		end := t.inject(Fault{Kind: PartsGoneFirst})
 		if t.Cloud.Resources != nil && len(t.resourcesNow()) == len(with) {
-			t.fatalf("the fault %s removes nothing that Cloud.Resources shows: it proves nothing", PartsGoneFirst)
+			t.fatalf("the fault %s removes nothing that Cloud.Resources shows: the case proves nothing", PartsGoneFirst)
 		}
-		t.untouched(s, "the removal of its parts")
-		t.exactlyOne(s)
+		t.checkUnchanged(s, "the removal of its parts")
+		t.checkExactlyOne(s)
 		t.delete(t.restart(), request(s))
-		t.leavesNothing(before, "%s of an instance whose parts were gone first reports Gone and", name)
+		t.checkNothingLeft(before, "%s of an instance whose parts were already deleted reports Gone and", name)
 		end()
 		t.awaitGone(s)
 	}
@@ -69,19 +74,20 @@ func foundIsTrue(t *trial) {
 	result, err := t.driver.Delete(t.Context(), t.deleteByID(s))
 	switch {
 	case provider.CodeOf(err) == provider.Aborted:
-		// Nothing is reported.
+		// Delete has reported nothing yet.
 	case err != nil:
 		t.must(err, "Delete")
 	case result.Gone && !result.Found:
-		t.Errorf("the first Delete of an instance that Get shows reports Gone and not Found: it removed the instance within the call, or did not look")
+		t.Errorf("the first Delete of an instance that Get shows reports Gone without Found: it deleted " +
+			"the instance within the call, or did not look for it")
 	case result.Gone:
-		t.leavesNothing(before, "Delete reports Gone and Found and")
+		t.checkNothingLeft(before, "Delete reports Gone and Found and")
 	}
 	t.delete(t.driver, t.deleteByID(s))
 	t.awaitGone(s)
 	for name, req := range map[string]provider.DeleteRequest{
-		"by provider ID of what is gone": t.deleteByID(s), "by tags of what is gone": t.deleteByTags(s),
-		"by tags of what never was": t.deleteByTags(never),
+		"by provider ID of a deleted instance": t.deleteByID(s), "by tags of a deleted instance": t.deleteByTags(s),
+		"by tags of an instance that never existed": t.deleteByTags(never),
 	} {
 		result, err := t.restart().Delete(t.Context(), req)
 		if err != nil || !result.Gone || result.Found {

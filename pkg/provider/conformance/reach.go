@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// resources returns what there is in the cloud, nil without the hook.
+// resources returns what the cloud contains. It returns nil if there is no Cloud.Resources.
 func (s *suite) resources(ctx context.Context) (map[string]bool, error) {
 	if s.Cloud.Resources == nil {
 		return nil, nil
@@ -26,7 +26,7 @@ func (s *suite) resources(ctx context.Context) (map[string]bool, error) {
 	return set, nil
 }
 
-// resourcesNow is resources where failing ends the case.
+// resourcesNow is like resources, but ends the case on an error.
 func (t *trial) resourcesNow() map[string]bool {
 	t.Helper()
 	now, err := t.resources(t.Context())
@@ -34,8 +34,9 @@ func (t *trial) resourcesNow() map[string]bool {
 	return now
 }
 
-// beyond returns what is in the cloud now and was not before, sorted. Without the hook that is nothing.
-func (t *trial) beyond(before map[string]bool) []string {
+// newResources returns what the cloud contains now and did not contain before, sorted. It returns nothing if there is
+// no Cloud.Resources.
+func (t *trial) newResources(before map[string]bool) []string {
 	t.Helper()
 	var more []string
 	for name := range t.resourcesNow() {
@@ -49,7 +50,8 @@ func (t *trial) beyond(before map[string]bool) []string {
 
 func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
 
-// inject makes the cloud fail until the returned function is called, at the latest when the case ends.
+// inject injects a fault until the returned function is called, at the latest until the case ends. It skips the case if
+// the fault is not available.
 func (t *trial) inject(fault Fault) (end func()) {
 	t.Helper()
 	if slices.Contains(t.Never, fault.Kind) {
@@ -57,12 +59,12 @@ func (t *trial) inject(fault Fault) (end func()) {
 	}
 	end, injected := t.tryInject(fault)
 	if !injected {
-		t.miss(injecting(fault.Kind))
+		t.skipOrFail(injecting(fault.Kind))
 	}
 	return end
 }
 
-// tryInject is inject for a case that can do without.
+// tryInject is like inject for cases that can run without the fault.
 func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
 	t.Helper()
 	if t.Cloud.Inject == nil || slices.Contains(t.Never, fault.Kind) {
@@ -74,20 +76,21 @@ func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
 	}
 	t.must(err, "Cloud.Inject %s", fault.Kind)
 	ended := false
-	once := func() {
+	endOnce := func() {
 		if !ended {
 			ended = true
 			heal()
 		}
 	}
-	t.ends = append(t.ends, once)
-	return once, true
+	t.cleanups = append(t.cleanups, endOnce)
+	return endOnce, true
 }
 
-// cleanUp ends what the case began. That it can is not what the case is about, so it only tells.
+// cleanUp ends faults and deletes the instances of the case. Failures are not the subject of the case, so it only logs
+// them.
 func (t *trial) cleanUp() {
-	defer t.over.Store(true)
-	for _, end := range slices.Backward(t.ends) {
+	defer t.ended.Store(true)
+	for _, end := range slices.Backward(t.cleanups) {
 		end()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), t.Timeout)

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Run tests a driver: one subtest for each case. It ends with the list of the cases that were skipped, and why.
+// Run tests a driver, with one subtest for each case. At the end, it logs which cases were skipped, and why.
 func Run(t *testing.T, c Config) {
 	t.Helper()
 	s, err := newSuite(t.Context(), c)
@@ -24,13 +24,13 @@ func Run(t *testing.T, c Config) {
 			ran++
 		})
 	}
-	summary := fmt.Sprintf("conformance: %d of %d cases ran to their end, %d were skipped", ran, len(cases()),
+	summary := fmt.Sprintf("conformance: %d of %d cases completed, %d were skipped", ran, len(cases()),
 		len(s.skipped))
 	t.Log(strings.Join(append([]string{summary}, s.skipped...), "\n  "))
 }
 
-// report is where a case says what it finds. *testing.T is one; the suite's own tests have another, to see broken
-// drivers fail without failing themselves.
+// report is what a case needs of *testing.T. The suite's own tests use another implementation, so that they can watch
+// broken drivers fail without failing themselves.
 type report interface {
 	Helper()
 	Context() context.Context
@@ -41,17 +41,17 @@ type report interface {
 	SkipNow()
 }
 
-// testCase is one thing that a driver is held to.
+// testCase tests one rule of the contract.
 type testCase struct {
 	name string
-	// says what is expected, for the authors' guide.
+	// rule is what the case expects, for the table in docs/provider-guide.md.
 	rule string
-	// needs are the hooks and options without which it cannot be tested.
+	// needs are the hooks, options and interfaces without which the case cannot run.
 	needs []need
 	test  func(*trial)
 }
 
-// need is something that a case cannot do without.
+// need is a hook, an option or an interface without which a case cannot run.
 type need string
 
 const (
@@ -74,7 +74,7 @@ const (
 	needsImporter    need = "provider.Importer"
 )
 
-// implementedBy reports whether the need is for an optional interface, and whether the driver implements it.
+// implementedBy reports whether the need is an optional interface, and whether the driver implements it.
 func (n need) implementedBy(d provider.Driver) (optional, implemented bool) {
 	switch n {
 	case needsAdopter:
@@ -93,10 +93,10 @@ func (n need) implementedBy(d provider.Driver) (optional, implemented bool) {
 	return true, implemented
 }
 
-// injecting is the need for one kind of fault.
+// injecting returns the need for one kind of fault.
 func injecting(kind FaultKind) need { return need("Cloud.Inject: " + string(kind)) }
 
-// cases are all, in the order in which they run.
+// cases returns all cases, in the order in which they run.
 func cases() []testCase {
 	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(),
 		importCases(),
@@ -104,10 +104,10 @@ func cases() []testCase {
 		partCases(), acceptedCases(), optionalCases(), lastCases())
 }
 
-// suite is one run.
+// suite is one run of all cases.
 type suite struct {
 	Config
-	// before is what there was in the cloud before the suite; nil without the hook.
+	// before is what the cloud contained before the suite ran. It is nil if there is no Cloud.Resources.
 	before  map[string]bool
 	skipped []string
 }
@@ -132,12 +132,13 @@ func (s *suite) run(r report, c testCase) {
 	for _, n := range c.needs {
 		t.require(n)
 	}
-	// Also when the case ends early.
+	// Clean up even if the case ends early.
 	defer t.cleanUp()
 	c.test(t)
 }
 
-// require ends the case where something is missing that is known beforehand. Which faults can be injected shows later.
+// require ends the case if a need is not met. Whether the cloud can inject a certain fault is only known later, when
+// the case injects it.
 func (t *trial) require(n need) {
 	t.Helper()
 	if optional, implemented := n.implementedBy(t.driver.driver); optional {
@@ -174,17 +175,17 @@ func (t *trial) require(n need) {
 		missing = t.Cloud.Inject == nil
 	}
 	if missing {
-		t.miss(n)
+		t.skipOrFail(n)
 	}
 }
 
-// miss ends a case that something is missing for.
-func (t *trial) miss(n need) {
+// skipOrFail ends a case that needs something that the configuration does not have.
+func (t *trial) skipOrFail(n need) {
 	t.Helper()
 	if t.Full {
 		t.fatalf("Config.Full is set and %s is missing", n)
 	}
-	t.skip(fmt.Sprintf("Config has no %s", n))
+	t.skip(fmt.Sprintf("Config does not have %s", n))
 }
 
 func (t *trial) skip(why string) {

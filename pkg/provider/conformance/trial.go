@@ -17,27 +17,28 @@ type trial struct {
 	report
 	*suite
 	name string
-	// driver is fresh for each case.
+	// driver is new for each case.
 	driver *watched
-	// userDataSecret is in all user data and must not be seen again.
+	// userDataSecret is part of all user data. No answer may contain it.
 	userDataSecret string
 	subjects       []*subject
-	// ends are those of the faults, and of the instances that are not the driver's.
-	ends []func()
-	// over is set when the case has ended: a call that outlives it, against the contract, is not heard any more.
-	over atomic.Bool
+	// cleanups are the functions that end injected faults and remove instances that were launched without the driver.
+	cleanups []func()
+	// ended is set when the case has ended. Then failures of a call that outlives the case, against the contract, are
+	// dropped.
+	ended atomic.Bool
 }
 
-// Errorf reports a failure, and keeps secrets that a driver let slip out of the test's log.
+// Errorf reports a failure. It removes secrets that a driver leaked from the text.
 func (t *trial) Errorf(format string, args ...any) {
 	t.Helper()
-	if t.over.Load() {
+	if t.ended.Load() {
 		return
 	}
 	t.report.Errorf("%s", t.redact(fmt.Sprintf(format, args...)))
 }
 
-// Logf is like Errorf for what is no failure.
+// Logf logs a text without secrets.
 func (t *trial) Logf(format string, args ...any) {
 	t.Helper()
 	t.report.Logf("%s", t.redact(fmt.Sprintf(format, args...)))
@@ -49,7 +50,7 @@ func (t *trial) fatalf(format string, args ...any) {
 	t.FailNow()
 }
 
-// must ends the case after an error that is not the case's to judge.
+// must ends the case if err is not nil.
 func (t *trial) must(err error, attempted string, args ...any) {
 	t.Helper()
 	if err != nil {
@@ -57,7 +58,7 @@ func (t *trial) must(err error, attempted string, args ...any) {
 	}
 }
 
-// restart returns a driver as a new process has it.
+// restart returns a driver as in a new process.
 func (t *trial) restart() *watched {
 	t.Helper()
 	d, err := t.New()
@@ -65,11 +66,11 @@ func (t *trial) restart() *watched {
 	return &watched{driver: d, t: t, timeout: provider.CallTimeout(d)}
 }
 
-// subject is a machine that the case makes an instance for.
+// subject is a machine for which a case creates an instance.
 type subject struct {
 	provider.Machine
 	cluster string
-	// providerID and scope are those of its instance, empty as long as it is not known.
+	// providerID and scope identify its instance. They are empty as long as it is unknown.
 	providerID, scope string
 }
 
@@ -85,14 +86,14 @@ func (t *trial) subjectOf(cluster string) *subject {
 
 func (t *trial) otherCluster() string { return t.ClusterID + "-other" }
 
-// newUID is a random one of the form that Kubernetes gives.
+// newUID returns a random UID in the form that Kubernetes uses.
 func newUID() types.UID {
 	hex := random(16)
 	return types.UID(fmt.Sprintf("%s-%s-4%s-8%s-%s", hex[:8], hex[8:12], hex[13:16], hex[17:20], hex[20:]))
 }
 
-// request asks for the subject's instance as Machinist does.
-func (t *trial) request(s *subject) provider.CreateRequest {
+// createRequest returns the request for the subject's instance that Machinist would send.
+func (t *trial) createRequest(s *subject) provider.CreateRequest {
 	return provider.CreateRequest{
 		Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, Token: string(s.UID) + "-1",
 		Tags:     s.tags(),
@@ -101,7 +102,7 @@ func (t *trial) request(s *subject) provider.CreateRequest {
 	}
 }
 
-// tags are the three of the contract.
+// tags returns the three tags of the contract.
 func (s *subject) tags() map[string]string {
 	return map[string]string{
 		provider.TagCluster:    s.cluster,
@@ -114,7 +115,7 @@ func (t *trial) userData(more string) provider.Secret {
 	return provider.NewSecret([]byte("#cloud-config\n# " + t.userDataSecret + more + "\n"))
 }
 
-// byID asks for the instance that the subject has.
+// byID returns a request for the subject's instance by its provider ID.
 func (t *trial) byID(s *subject) provider.GetRequest {
 	req := t.byTags(s)
 	req.ProviderID, req.Scope = s.providerID, s.scope
@@ -125,7 +126,7 @@ func (t *trial) byTags(s *subject) provider.GetRequest {
 	return provider.GetRequest{Machine: s.Machine, Class: t.Class, ClusterID: s.cluster}
 }
 
-// deleteByID asks for the removal of the instance that the subject has.
+// deleteByID returns a request to delete the subject's instance by its provider ID.
 func (t *trial) deleteByID(s *subject) provider.DeleteRequest {
 	req := t.deleteByTags(s)
 	req.ProviderID, req.Scope = s.providerID, s.scope
@@ -136,23 +137,23 @@ func (t *trial) deleteByTags(s *subject) provider.DeleteRequest {
 	return provider.DeleteRequest{Machine: s.Machine, Class: t.Class, ClusterID: s.cluster}
 }
 
-func (t *trial) update(s *subject) provider.UpdateRequest {
+func (t *trial) updateRequest(s *subject) provider.UpdateRequest {
 	return provider.UpdateRequest{
 		Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, ProviderID: s.providerID, Scope: s.scope,
 		Version: t.Version,
 	}
 }
 
-// create makes the subject's instance; it has to succeed.
+// create creates the subject's instance. The call must succeed.
 func (t *trial) create(s *subject) *provider.Instance {
 	t.Helper()
-	in, err := t.driver.Create(t.Context(), t.request(s))
+	in, err := t.driver.Create(t.Context(), t.createRequest(s))
 	t.must(err, "Create")
 	s.providerID, s.scope = in.ProviderID, in.Scope
 	return in
 }
 
-// launch makes the subject's instance and waits until every way of looking finds it.
+// launch creates the subject's instance and waits until Get and List find it.
 func (t *trial) launch(s *subject) *provider.Instance {
 	t.Helper()
 	in := t.create(s)
@@ -177,17 +178,17 @@ func (t *trial) awaitVisible(s *subject) {
 	})
 }
 
-// listed returns the subject's instances in List.
+// listed returns the subject's instances that List returns.
 func (t *trial) listed(s *subject) []provider.Instance {
 	t.Helper()
 	all, _ := t.list(s.cluster)
 	return slices.DeleteFunc(all, func(in provider.Instance) bool { return in.MachineUID != s.UID })
 }
 
-// maxPages is far above what a list of the suite's instances can take.
+// maxPages is far more pages than the suite's instances can fill.
 const maxPages = 10000
 
-// list goes through all pages.
+// list returns the instances of all pages of List.
 func (t *trial) list(cluster string) (all []provider.Instance, pages int) {
 	t.Helper()
 	found, err := t.pages(cluster)
@@ -198,7 +199,7 @@ func (t *trial) list(cluster string) (all []provider.Instance, pages int) {
 	return all, len(found)
 }
 
-// leftovers are the parts without an instance on all pages of List.
+// leftovers returns the leftovers of all pages of List.
 func (t *trial) leftovers(cluster string) (all []provider.Leftover) {
 	t.Helper()
 	found, err := t.pages(cluster)
@@ -209,7 +210,7 @@ func (t *trial) leftovers(cluster string) (all []provider.Leftover) {
 	return all
 }
 
-// pages are those of List, up to the first that fails.
+// pages returns the pages of List up to the first that fails.
 func (t *trial) pages(cluster string) (all []provider.ListPage, err error) {
 	t.Helper()
 	req := provider.ListRequest{Class: t.Class, ClusterID: cluster}
@@ -223,7 +224,7 @@ func (t *trial) pages(cluster string) (all []provider.ListPage, err error) {
 			return all, nil
 		}
 		if page.Continue == req.Continue {
-			t.fatalf("List returns the page that it was given to continue from: it never ends")
+			t.fatalf("List returns the same Continue that it was given: it never ends")
 		}
 		req.Continue = page.Continue
 	}
@@ -231,8 +232,8 @@ func (t *trial) pages(cluster string) (all []provider.ListPage, err error) {
 	return nil, nil
 }
 
-// exactlyOne holds the driver to one instance for the subject, the one that it knows.
-func (t *trial) exactlyOne(s *subject) {
+// checkExactlyOne checks that the subject has exactly one instance, the known one.
+func (t *trial) checkExactlyOne(s *subject) {
 	t.Helper()
 	t.awaitVisible(s)
 	found := t.listed(s)
@@ -255,17 +256,17 @@ func (t *trial) delete(d provider.Driver, req provider.DeleteRequest) {
 	t.await("Delete reports Gone", func() (bool, string) {
 		result, err := d.Delete(t.Context(), req)
 		if provider.CodeOf(err) == provider.Aborted {
-			return false, err.Error() // Machinist tries again.
+			return false, err.Error() // Machinist retries.
 		}
 		t.must(err, "Delete of %q", req.ProviderID)
-		return result.Gone, "it does not"
+		return result.Gone, "it does not report Gone"
 	})
 }
 
-// awaitGone waits until no way of looking finds the subject's instance any more: reads may lag.
+// awaitGone waits until Get and List no longer find the subject's instance, because reads may lag behind.
 func (t *trial) awaitGone(s *subject) {
 	t.Helper()
-	t.await("Get and List no longer find what Delete reported Gone", func() (bool, string) {
+	t.await("Get and List no longer find the instance that Delete reported Gone", func() (bool, string) {
 		checks := map[string]provider.GetRequest{"tags": t.byTags(s)}
 		if s.providerID != "" {
 			checks["provider ID"] = t.byID(s)
@@ -276,20 +277,20 @@ func (t *trial) awaitGone(s *subject) {
 				return false, fmt.Sprintf("Get by %s still shows %s in state %s", how, in.ProviderID, in.State)
 			}
 			if !provider.IsNotFound(err) {
-				t.fatalf("Get by %s of what is gone: %v, want NotFound", how, err)
+				t.fatalf("Get by %s of a deleted instance: %v, want NotFound", how, err)
 			}
 		}
-		return len(t.listed(s)) == 0, "List still shows it"
+		return len(t.listed(s)) == 0, "List still shows the instance"
 	})
 }
 
-// await polls until done, which also says how things are.
+// await polls until done returns true. The text that done returns describes the current state.
 func (t *trial) await(what string, done func() (bool, string)) {
 	t.Helper()
 	t.awaitFor(t.Timeout, what, done)
 }
 
-// awaitFor polls for the given time. The last check begins after it.
+// awaitFor is like await with another timeout. The last poll begins after the timeout.
 func (t *trial) awaitFor(within time.Duration, what string, done func() (bool, string)) {
 	t.Helper()
 	began := time.Now()
@@ -300,7 +301,7 @@ func (t *trial) awaitFor(within time.Duration, what string, done func() (bool, s
 			return
 		}
 		if late {
-			t.fatalf("not within %s: %s: %s", within, what, state)
+			t.fatalf("timed out after %s: %s: %s", within, what, state)
 		}
 		next := time.NewTimer(min(pause, within-time.Since(began)))
 		select {
@@ -312,8 +313,8 @@ func (t *trial) awaitFor(within time.Duration, what string, done func() (bool, s
 	}
 }
 
-// pass waits until so long after a time, so that what is due by then has happened.
-func (t *trial) pass(after time.Time, long time.Duration) {
+// waitSince waits until the given duration after a time has passed, so that everything due by then has happened.
+func (t *trial) waitSince(after time.Time, long time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(time.Until(after.Add(long)))
 	defer timer.Stop()
@@ -324,25 +325,25 @@ func (t *trial) pass(after time.Time, long time.Duration) {
 	}
 }
 
-// lag is how late a cloud is made to be: well within CreateSettle, and no longer than a test should take.
+// lag is by how much faults let a cloud lag behind: well within CreateSettle, and no longer than a test should take.
 func (t *trial) lag() time.Duration {
 	return min(40*time.Millisecond, provider.CreateSettle(t.driver.driver)/4)
 }
 
-// createRetried repeats a Create as Machinist does: until it returns the instance, or an error after which Machinist
-// does not try again soon.
-func (t *trial) createRetried(d provider.Driver, s *subject, when string) (in *provider.Instance) {
+// retryCreate repeats a Create call as Machinist does: until it returns the instance, or an error after which
+// Machinist does not retry soon.
+func (t *trial) retryCreate(d provider.Driver, s *subject, when string) (in *provider.Instance) {
 	t.Helper()
-	t.await("Create again "+when+" returns the instance", func() (bool, string) {
+	t.await("a repeated Create "+when+" returns the instance", func() (bool, string) {
 		var err error
-		if in, err = d.Create(t.Context(), t.request(s)); err != nil {
+		if in, err = d.Create(t.Context(), t.createRequest(s)); err != nil {
 			if code := provider.CodeOf(err); code.Terminal() || code == provider.NotFound {
-				t.fatalf("Create again %s: %v; want the instance or an error that is retried", when, err)
+				t.fatalf("a repeated Create %s: %v; want the instance or an error after which Machinist retries", when, err)
 			}
 			return false, err.Error()
 		}
 		if s.providerID != "" && in.ProviderID != s.providerID {
-			t.fatalf("Create again %s returns %q, want %q as before", when, in.ProviderID, s.providerID)
+			t.fatalf("a repeated Create %s returns %q, want %q as before", when, in.ProviderID, s.providerID)
 		}
 		s.providerID, s.scope = in.ProviderID, in.Scope
 		return true, ""
@@ -350,14 +351,14 @@ func (t *trial) createRetried(d provider.Driver, s *subject, when string) (in *p
 	return in
 }
 
-// deleteAsMachinist calls Delete until Machinist takes the instance for removed, as said at provider.Driver. Errors
-// with the tolerated codes are retried, as Aborted is.
+// deleteAsMachinist calls Delete until Machinist would consider the instance deleted, by the rules of provider.Driver.
+// It retries after Aborted and after the tolerated codes.
 func (t *trial) deleteAsMachinist(d provider.Driver, req provider.DeleteRequest, createEnded time.Time,
 	tolerated ...provider.Code) {
 	t.Helper()
 	settle := provider.CreateSettle(t.driver.driver)
 	accepted := false
-	t.awaitFor(max(t.Timeout, 2*settle), "Delete comes to the end that Machinist waits for", func() (bool, string) {
+	t.awaitFor(max(t.Timeout, 2*settle), "Machinist considers the instance deleted", func() (bool, string) {
 		began := time.Now()
 		result, err := d.Delete(t.Context(), req)
 		if code := provider.CodeOf(err); code == provider.Aborted || slices.Contains(tolerated, code) {
@@ -367,26 +368,26 @@ func (t *trial) deleteAsMachinist(d provider.Driver, req provider.DeleteRequest,
 		switch {
 		case !result.Gone:
 			accepted = true
-			return false, "it does not report Gone"
+			return false, "Delete does not report Gone"
 		case result.Found || accepted:
 			return true, ""
 		case began.Sub(createEnded) < settle:
-			return false, "it reports Gone at its first call, within CreateSettle after Create, and not Found"
+			return false, "the first Delete reports Gone without Found, and CreateSettle has not passed since Create"
 		}
 		_, err = d.Get(t.Context(), provider.GetRequest(req))
-		return provider.IsNotFound(err), fmt.Sprintf("it reports Gone, and Get says %v", err)
+		return provider.IsNotFound(err), fmt.Sprintf("Delete reports Gone, but Get returns %v", err)
 	})
 }
 
-// leavesNothing reports what there is and was not before.
-func (t *trial) leavesNothing(before map[string]bool, what string, args ...any) {
+// checkNothingLeft checks that the cloud contains nothing that it did not contain before.
+func (t *trial) checkNothingLeft(before map[string]bool, what string, args ...any) {
 	t.Helper()
-	if left := t.beyond(before); len(left) > 0 {
+	if left := t.newResources(before); len(left) > 0 {
 		t.Errorf("%s leaves %v", fmt.Sprintf(what, args...), left)
 	}
 }
 
-// wantCode reports an error that has another code.
+// wantCode checks that an error has one of the codes.
 func (t *trial) wantCode(err error, attempted string, want ...provider.Code) bool {
 	t.Helper()
 	if slices.Contains(want, provider.CodeOf(err)) {

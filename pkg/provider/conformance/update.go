@@ -10,11 +10,15 @@ import (
 func updateCases() []testCase {
 	return []testCase{
 		{name: "UpdateToTheSame",
-			rule: "Update to what the instance is answers Done, or NeedsReplacement with a reason, and changes nothing.",
+			rule: "Update to the current specification answers Done, or NeedsReplacement with a reason, and changes nothing.",
 			test: updateToTheSame},
 		{name: "UpdateToAnother",
-			rule: "Update to another providerSpec comes to an outcome: done, refused, left to an agent on the node, or to be replaced, with a drain if it asks for one.", needs: []need{needsOtherSpec}, test: updateToAnother},
-		{name: "UpdateRefusesOthers", rule: "Update of another's instance is FailedPrecondition, of none NotFound.",
+			rule: "Update to another providerSpec reaches the outcome Done, Refused, ByAgent or NeedsReplacement. If it asks " +
+				"for a drain, it reaches the outcome after the drain.",
+			needs: []need{needsOtherSpec}, test: updateToAnother},
+		{name: "UpdateRefusesOthers",
+			rule: "Update of an instance of another owner fails with FailedPrecondition. Update of an instance that does not " +
+				"exist fails with NotFound.",
 			test: updateRefusesOthers},
 	}
 }
@@ -29,15 +33,15 @@ var outcomes = []provider.UpdateOutcome{
 func (t *trial) updateOnce(req provider.UpdateRequest, s *subject, attempted string) provider.UpdateOutcome {
 	t.Helper()
 	var result provider.UpdateResult
-	t.await(attempted+" comes to an outcome", func() (bool, string) {
+	t.await(attempted+" reaches an outcome", func() (bool, string) {
 		var err error
 		result, err = t.driver.Update(t.Context(), req)
 		if provider.CodeOf(err) == provider.Aborted {
-			return false, err.Error() // Machinist tries again.
+			return false, err.Error() // Machinist retries.
 		}
 		t.must(err, "%s", attempted)
 		if in := result.Instance; in != nil && in.ProviderID != s.providerID {
-			t.fatalf("%s tells of instance %q, want %q", attempted, in.ProviderID, s.providerID)
+			t.fatalf("%s returns instance %q, want %q", attempted, in.ProviderID, s.providerID)
 		}
 		return result.Outcome != provider.UpdateInProgress, "it is in progress"
 	})
@@ -56,18 +60,18 @@ func updateToTheSame(t *trial) {
 	t.launch(s)
 	t.awaitRunning(s)
 	before := t.resourcesNow()
-	req := t.update(s)
+	req := t.updateRequest(s)
 	for _, req.Drained = range []bool{false, true} {
-		attempted := fmt.Sprintf("Update to the same, drained %v,", req.Drained)
+		attempted := fmt.Sprintf("Update to the current specification with Drained=%v", req.Drained)
 		if outcome := t.updateOnce(req, s, attempted); outcome != provider.UpdateDone &&
 			outcome != provider.UpdateNeedsReplacement {
 			t.Errorf("%s answers %s, want Done or NeedsReplacement", attempted, outcome)
 		}
 	}
-	t.untouched(s, "Update to the same")
-	t.exactlyOne(s)
-	if more := t.beyond(before); len(more) > 0 {
-		t.Errorf("Update to the same made %v", more)
+	t.checkUnchanged(s, "Update to the current specification")
+	t.checkExactlyOne(s)
+	if more := t.newResources(before); len(more) > 0 {
+		t.Errorf("Update to the current specification created %v", more)
 	}
 }
 
@@ -75,38 +79,38 @@ func updateToAnother(t *trial) {
 	s := t.subject()
 	t.launch(s)
 	t.awaitRunning(s)
-	req := t.update(s)
+	req := t.updateRequest(s)
 	req.Class.Spec = t.OtherSpec
 	outcome := t.updateOnce(req, s, "Update")
 	if outcome == provider.UpdateNeedsDrain {
 		req.Drained = true
 		if outcome = t.updateOnce(req, s, "Update after the drain"); outcome == provider.UpdateNeedsDrain {
-			t.Errorf("Update asks for the drain that was made")
+			t.Errorf("Update asks for a drain after the node was drained")
 		}
 	}
 	if outcome == provider.UpdateDone {
 		req.Drained = false
-		t.await("Update that was Done answers Done when it is asked again", func() (bool, string) {
-			again := t.updateOnce(req, s, "Update that was done")
+		t.await("a repeated Update answers Done again", func() (bool, string) {
+			again := t.updateOnce(req, s, "Update after it answered Done")
 			return again == provider.UpdateDone, "it answers " + string(again)
 		})
 	}
-	t.untouched(s, "Update")
-	t.exactlyOne(s)
+	t.checkUnchanged(s, "Update")
+	t.checkExactlyOne(s)
 }
 
 func updateRefusesOthers(t *trial) {
 	s := t.subject()
 	t.launch(s)
 	t.awaitRunning(s)
-	for who, other := range t.others(s) {
-		_, err := t.driver.Update(t.Context(), t.update(other))
-		other.providerID = "" // Not to be deleted when the case ends.
+	for who, other := range t.foreignOwners(s) {
+		_, err := t.driver.Update(t.Context(), t.updateRequest(other))
+		other.providerID = "" // Do not delete it when the case ends.
 		t.wantCode(err, "Update by "+who, provider.FailedPrecondition)
-		t.untouched(s, "Update by "+who)
+		t.checkUnchanged(s, "Update by "+who)
 	}
 	t.delete(t.driver, t.deleteByID(s))
 	t.awaitGone(s)
-	_, err := t.driver.Update(t.Context(), t.update(s))
-	t.wantCode(err, "Update of an instance that is gone", provider.NotFound)
+	_, err := t.driver.Update(t.Context(), t.updateRequest(s))
+	t.wantCode(err, "Update of a deleted instance", provider.NotFound)
 }

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// watched is the driver under test. Every call has its deadline, as in Machinist, and every answer is checked for what
-// holds always: it is whole, it keeps to its bounds, and there is no secret in it.
+// watched wraps the driver under test. Every call has a deadline, as in Machinist. Every answer is checked for what
+// always applies: instances are valid, fields respect their limits, and there are no secrets.
 type watched struct {
 	driver  provider.Driver
 	t       *trial
@@ -40,13 +40,13 @@ func (w *watched) Capacity(ctx context.Context, req provider.CapacityRequest) (p
 }
 
 func (w *watched) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
-	return watch(ctx, w, "Create", req.Class, w.whole, func(ctx context.Context) (*provider.Instance, error) {
+	return watch(ctx, w, "Create", req.Class, w.checkInstance, func(ctx context.Context) (*provider.Instance, error) {
 		return w.driver.Create(ctx, req)
 	})
 }
 
 func (w *watched) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-	return watch(ctx, w, "Get", req.Class, w.whole, func(ctx context.Context) (*provider.Instance, error) {
+	return watch(ctx, w, "Get", req.Class, w.checkInstance, func(ctx context.Context) (*provider.Instance, error) {
 		return w.driver.Get(ctx, req)
 	})
 }
@@ -66,25 +66,25 @@ func (w *watched) Delete(ctx context.Context, req provider.DeleteRequest) (provi
 func (w *watched) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	return watch(ctx, w, "List", req.Class, func(operation string, page provider.ListPage) error {
 		for i := range page.Instances {
-			_ = w.whole(operation, &page.Instances[i]) // It is there.
+			_ = w.checkInstance(operation, &page.Instances[i]) // It is not nil.
 		}
 		for _, part := range page.Leftovers {
 			if part.ID == "" || len(part.ID) > 1024 || part.ClusterID != req.ClusterID || part.MachineUID == "" {
-				w.t.Errorf("%s: a leftover has no ID, one longer than 1 KiB, another ClusterID than was asked for or no MachineUID: %+v", operation, part)
+				w.t.Errorf("%s: a leftover has no ID, an ID longer than 1 KiB, a ClusterID that was not requested, or no MachineUID: %+v", operation, part)
 			}
 		}
 		return nil
 	}, func(ctx context.Context) (provider.ListPage, error) { return w.driver.List(ctx, req) })
 }
 
-// Adopt must only be called where the driver implements it.
+// Adopt must only be called if the driver implements provider.Adopter.
 func (w *watched) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
-	return watch(ctx, w, "Adopt", req.Class, w.whole, func(ctx context.Context) (*provider.Instance, error) {
+	return watch(ctx, w, "Adopt", req.Class, w.checkInstance, func(ctx context.Context) (*provider.Instance, error) {
 		return w.driver.(provider.Adopter).Adopt(ctx, req)
 	})
 }
 
-// Interruptions must only be called where the driver implements it.
+// Interruptions must only be called if the driver implements provider.Interrupter.
 func (w *watched) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
 	error) {
 	return watch(ctx, w, "Interruptions", req.Class, func(operation string, all []provider.Interruption) error {
@@ -100,12 +100,12 @@ func (w *watched) Interruptions(ctx context.Context, req provider.InterruptionsR
 	})
 }
 
-// Locate, like the three after it, must only be called where the driver implements it.
+// Locate, Import, Release and Disown must only be called if the driver implements provider.Importer.
 func (w *watched) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	return watch(ctx, w, "Locate", legacyClass(req.Legacy), func(operation string, all []provider.Located) error {
 		for i := range all {
-			_ = w.whole(operation, &all[i].Instance) // It is there.
-			w.hush(operation+"'s facts", string(all[i].Facts), legacyClass(req.Legacy))
+			_ = w.checkInstance(operation, &all[i].Instance) // It is not nil.
+			w.checkNoSecrets(operation+"'s facts", string(all[i].Facts), legacyClass(req.Legacy))
 		}
 		return nil
 	}, func(ctx context.Context) ([]provider.Located, error) {
@@ -113,19 +113,19 @@ func (w *watched) Locate(ctx context.Context, req provider.LocateRequest) ([]pro
 	})
 }
 
-// Import returns the credentials beside the rest, which holds none.
+// Import checks everything except the credentials, which it returns unchecked.
 func (w *watched) Import(ctx context.Context, req provider.ImportRequest) (out provider.Imported, err error) {
-	secret, err := watch(ctx, w, "Import", legacyClass(req.Legacy), nil, func(ctx context.Context) (provider.Imported,
+	checked, err := watch(ctx, w, "Import", legacyClass(req.Legacy), nil, func(ctx context.Context) (provider.Imported,
 		error) {
 		var err error
 		out, err = w.driver.(provider.Importer).Import(ctx, req)
 		public := out
 		public.Credentials = nil
-		w.hush("Import's providerSpec", string(out.Spec), legacyClass(req.Legacy))
+		w.checkNoSecrets("Import's providerSpec", string(out.Spec), legacyClass(req.Legacy))
 		return public, err
 	})
-	secret.Credentials = out.Credentials
-	return secret, err
+	checked.Credentials = out.Credentials
+	return checked, err
 }
 
 func (w *watched) Release(ctx context.Context, req provider.ReleaseRequest) error {
@@ -142,12 +142,13 @@ func (w *watched) Disown(ctx context.Context, req provider.DisownRequest) error 
 	return err
 }
 
-// legacyClass has what must not be shown of an old description. Its Spec may hold secrets too, with much that is none.
+// legacyClass returns a class whose credentials are the secrets of an old description. Its Spec may contain secrets
+// too, but most of it is not secret.
 func legacyClass(old provider.Legacy) provider.Class {
 	return provider.Class{Credentials: old.Credentials}
 }
 
-// watch makes a call and checks its outcome. It may run in many goroutines, so it never ends the case.
+// watch makes a call and checks its result. It may run in many goroutines, so it never ends the case.
 func watch[T any](ctx context.Context, w *watched, operation string, class provider.Class, check func(string, T) error,
 	do func(context.Context) (T, error)) (out T, err error) {
 	w.t.Helper()
@@ -161,8 +162,8 @@ func watch[T any](ctx context.Context, w *watched, operation string, class provi
 	}()
 	out, err = do(ctx)
 	if err != nil {
-		w.rejection(operation, err)
-		w.hush(operation+"'s error", err.Error(), class)
+		w.checkError(operation, err)
+		w.checkNoSecrets(operation+"'s error", err.Error(), class)
 		return out, err
 	}
 	if check != nil {
@@ -174,9 +175,9 @@ func watch[T any](ctx context.Context, w *watched, operation string, class provi
 	encoder := json.NewEncoder(&shown)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(out); err != nil {
-		w.t.Errorf("%s's answer cannot be encoded: %v", operation, err)
+		w.t.Errorf("%s's answer cannot be encoded as JSON: %v", operation, err)
 	}
-	w.hush(operation+"'s answer", shown.String(), class)
+	w.checkNoSecrets(operation+"'s answer", shown.String(), class)
 	return out, err
 }
 
@@ -194,8 +195,8 @@ var (
 	nodeNameFormat   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// rejection checks an error.
-func (w *watched) rejection(operation string, err error) {
+// checkError checks an error of the driver.
+func (w *watched) checkError(operation string, err error) {
 	w.t.Helper()
 	if code := provider.CodeOf(err); !slices.Contains(codes, code) {
 		w.t.Errorf("%s's error has the code %q, which does not exist: %v", operation, code, err)
@@ -205,8 +206,8 @@ func (w *watched) rejection(operation string, err error) {
 	}
 }
 
-// whole checks an instance. It returns an error where there is none to go on with.
-func (w *watched) whole(operation string, in *provider.Instance) error {
+// checkInstance checks an instance. It returns an error if there is no instance.
+func (w *watched) checkInstance(operation string, in *provider.Instance) error {
 	w.t.Helper()
 	wrong := func(format string, args ...any) {
 		w.t.Helper()
@@ -223,7 +224,7 @@ func (w *watched) whole(operation string, in *provider.Instance) error {
 		wrong("State %q does not exist", in.State)
 	}
 	if in.StateCode != "" && (in.State != provider.StateFailed || !slices.Contains(codes, in.StateCode)) {
-		wrong("StateCode %q is none of the codes, or its State %q is not Failed", in.StateCode, in.State)
+		wrong("StateCode %q is not one of the codes, or its State %q is not Failed", in.StateCode, in.State)
 	}
 	if len(in.Scope) > 1024 {
 		wrong("Scope is %d bytes long, more than 1 KiB", len(in.Scope))
@@ -238,18 +239,18 @@ func (w *watched) whole(operation string, in *provider.Instance) error {
 	}
 	for _, a := range in.Addresses {
 		if a.Type == "" || a.Address == "" {
-			wrong("addresses have one without type or value: %+v", a)
+			wrong("addresses include one without type or value: %+v", a)
 		}
 	}
 	return nil
 }
 
-// hush reports a secret in what was said.
-func (w *watched) hush(where, text string, class provider.Class) {
+// checkNoSecrets reports a secret in a text.
+func (w *watched) checkNoSecrets(where, text string, class provider.Class) {
 	w.t.Helper()
 	for what, secret := range w.t.secrets(class.Credentials) {
-		for form, disguised := range forms(secret) {
-			if strings.Contains(text, disguised) {
+		for form, encoded := range encodings(secret) {
+			if strings.Contains(text, encoded) {
 				w.t.Errorf("%s contains %s%s: %s", where, what, form, text)
 				return
 			}
@@ -257,7 +258,7 @@ func (w *watched) hush(where, text string, class provider.Class) {
 	}
 }
 
-// secrets are what no answer may contain, by what they are.
+// secrets returns what no answer may contain, by a description of each secret.
 func (t *trial) secrets(credentials provider.Credentials) map[string]string {
 	all := map[string]string{"the user data": t.userDataSecret}
 	for _, key := range credentials.Keys() {
@@ -271,7 +272,7 @@ func (t *trial) secrets(credentials provider.Credentials) map[string]string {
 				longest = line
 			}
 		}
-		// Fewer characters would be found by chance.
+		// Shorter values would be found by chance.
 		if len(longest) >= 8 {
 			all["the value of the credentials' key "+key] = longest
 		}
@@ -279,13 +280,13 @@ func (t *trial) secrets(credentials provider.Credentials) map[string]string {
 	return all
 }
 
-// forms are a secret and its disguises: as it is, in hexadecimal digits, and in base64 wherever in the encoded text it
-// stands.
-func forms(secret string) map[string]string {
+// encodings returns the encodings in which a secret may appear: plain, in hexadecimal digits, and in base64 at any
+// position of the encoded text.
+func encodings(secret string) map[string]string {
 	all := map[string]string{"": secret, " in hexadecimal digits": hex.EncodeToString([]byte(secret))}
 	for offset, name := range []string{" in base64", " in base64, after one byte", " in base64, after two bytes"} {
 		encoded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", offset) + secret))
-		// The first and the last characters depend on what stands beside it.
+		// The first and the last characters depend on the bytes around the secret.
 		if offset > 0 {
 			encoded = encoded[4:]
 		}
@@ -296,12 +297,12 @@ func forms(secret string) map[string]string {
 	return all
 }
 
-// redact takes the secrets of the configuration out of a text that a test's log is to show.
+// redact removes the secrets of the configuration from a text, so that the test's log does not show them.
 func (t *trial) redact(text string) string {
 	for _, credentials := range []provider.Credentials{t.Class.Credentials, t.RejectedCredentials} {
 		for _, secret := range t.secrets(credentials) {
-			for _, disguised := range forms(secret) {
-				text = strings.ReplaceAll(text, disguised, "[secret]")
+			for _, encoded := range encodings(secret) {
+				text = strings.ReplaceAll(text, encoded, "[secret]")
 			}
 		}
 	}

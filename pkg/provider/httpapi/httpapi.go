@@ -1,5 +1,5 @@
-// Package httpapi has what drivers need that call a cloud's HTTP API: one pool of connections for many accounts,
-// answers whose length is bounded, and the time that an answer asks to wait.
+// Package httpapi contains helpers for drivers that call the HTTP API of a cloud. They are a client with one connection
+// pool for many accounts and a limit on the length of responses, and a parser for Retry-After.
 package httpapi
 
 import (
@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// MaxAnswerBytes bounds each answer. The longest real ones, pages of instances and of sizes, have a few megabytes; SDKs
-// read all of an answer into memory.
+// MaxAnswerBytes is the maximum length of a response. SDKs read a whole response into memory. The longest real
+// responses, pages of instances and of sizes, have a few megabytes.
 const MaxAnswerBytes = 32 << 20
 
-// ErrAnswerTooLong ends the reading of an answer that is longer than MaxAnswerBytes. The call may have taken effect.
-var ErrAnswerTooLong = errors.New("the answer is longer than 32 MiB")
+// ErrAnswerTooLong is the error of reading a response that is longer than MaxAnswerBytes. The call may have taken
+// effect.
+var ErrAnswerTooLong = errors.New("response is longer than 32 MiB")
 
-// Client returns a client for all accounts of a driver: credentials go with the requests. It follows no redirects,
-// because a token must not go where an answer points. Its answers are bounded by MaxAnswerBytes. A nil transport is one
-// like Go's that keeps 256 connections for each host.
+// Client returns a client for all accounts of a driver; each request carries its own credentials. The client does not
+// follow redirects, because a response must not decide where a token is sent. Responses are limited to MaxAnswerBytes.
+// A nil transport means the result of Transport.
 func Client(transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		transport = Transport()
@@ -30,29 +31,31 @@ func Client(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// Transport returns one like Go's own that keeps 256 connections for each host, a minute each.
+// Transport returns a copy of http.DefaultTransport that keeps up to 256 idle connections per host, each for one
+// minute.
 func Transport() *http.Transport {
-	own := http.DefaultTransport.(*http.Transport).Clone()
-	own.MaxIdleConnsPerHost, own.IdleConnTimeout = 256, time.Minute
-	return own
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 256, time.Minute
+	return transport
 }
 
-// bounded is a transport whose answers have an end.
+// bounded is a transport that limits the length of responses.
 type bounded struct {
 	http.RoundTripper
-	most int64
+	limit int64
 }
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := b.RoundTripper.RoundTrip(r)
 	if response != nil && response.Body != nil {
-		response.Body = &boundedBody{ReadCloser: response.Body, left: b.most}
+		response.Body = &boundedBody{ReadCloser: response.Body, left: b.limit}
 	}
 	return response, err
 }
 
-// boundedBody fails, and does not end, after so many bytes: a list that is cut off must not look complete.
+// boundedBody fails with ErrAnswerTooLong after the limit. It does not return io.EOF, because a list that is cut off
+// must not look complete.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -61,7 +64,8 @@ type boundedBody struct {
 // Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1] // One more tells an answer that ends there from one that goes on.
+		// Read one more byte, to distinguish a response that ends at the limit from a longer one.
+		p = p[:b.left+1]
 	}
 	n, err := b.ReadCloser.Read(p)
 	if int64(n) > b.left {
@@ -71,18 +75,18 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxRetryAfter bounds what an answer may ask for.
+// maxRetryAfter limits the wait that a response can request.
 const maxRetryAfter = 24 * time.Hour
 
-// RetryAfter returns how long an answer with these headers asks to wait: seconds or a date. It is zero where the header
-// Retry-After is absent or unreadable, and a day at most.
+// RetryAfter returns how long a response with these headers asks to wait, at most one day. The header Retry-After
+// contains seconds or a date. RetryAfter returns zero if the header is missing or invalid.
 func RetryAfter(h http.Header) time.Duration {
 	header := h.Get("Retry-After")
 	if seconds, err := strconv.Atoi(header); err == nil {
 		return time.Duration(max(0, min(seconds, int(maxRetryAfter.Seconds())))) * time.Second
 	}
 	if at, err := http.ParseTime(header); err == nil {
-		// By the clock that it was written with, if that is known: ours may be minutes off.
+		// Use the clock of the server, if the response contains its time: the local clock may be minutes off.
 		if now, err := http.ParseTime(h.Get("Date")); err == nil {
 			return min(max(0, at.Sub(now)), maxRetryAfter)
 		}

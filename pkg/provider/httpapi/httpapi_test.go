@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-func TestAnAnswerThatIsTooLongIsAnErrorAndNotTheEnd(t *testing.T) {
-	const most = 1000
-	for length, want := range map[int]error{0: nil, 1: nil, most - 1: nil, most: nil, most + 1: ErrAnswerTooLong,
-		5 * most: ErrAnswerTooLong} {
-		body := &boundedBody{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", length))), left: most}
+func TestResponseBeyondTheLimitIsAnErrorAndNotTheEnd(t *testing.T) {
+	const limit = 1000
+	for length, want := range map[int]error{0: nil, 1: nil, limit - 1: nil, limit: nil, limit + 1: ErrAnswerTooLong,
+		5 * limit: ErrAnswerTooLong} {
+		body := &boundedBody{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", length))), left: limit}
 		read, err := io.ReadAll(body)
-		if !errors.Is(err, want) || len(read) != min(length, most) {
-			t.Errorf("of %d bytes %d were read, with %v", length, len(read), err)
+		if !errors.Is(err, want) || len(read) != min(length, limit) {
+			t.Errorf("read %d of %d bytes, with error %v", len(read), length, err)
 		}
 	}
 }
 
-func TestRetryAfterIsReadInBothForms(t *testing.T) {
+func TestRetryAfterAcceptsSecondsAndDates(t *testing.T) {
 	at := time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)
 	header := func(value string) http.Header { return http.Header{"Retry-After": {value}} }
 	for value, want := range map[string]time.Duration{
@@ -32,9 +32,9 @@ func TestRetryAfterIsReadInBothForms(t *testing.T) {
 			t.Errorf("%q: %s, want %s", value, got, want)
 		}
 	}
-	byTheirClock := header(at.Add(time.Minute).Format(http.TimeFormat))
-	byTheirClock.Set("Date", at.Format(http.TimeFormat))
-	if got := RetryAfter(byTheirClock); got != time.Minute {
-		t.Errorf("a minute after the answer's own date: %s", got)
+	byServerClock := header(at.Add(time.Minute).Format(http.TimeFormat))
+	byServerClock.Set("Date", at.Format(http.TimeFormat))
+	if got := RetryAfter(byServerClock); got != time.Minute {
+		t.Errorf("Retry-After is one minute after Date: got %s, want 1m", got)
 	}
 }

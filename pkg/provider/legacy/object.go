@@ -1,5 +1,5 @@
-// Package legacy reads the descriptions of old systems for provider.Importer. An Object remembers which of its fields
-// were read, so that all others are reported:
+// Package legacy helps to implement provider.Importer: it reads the descriptions of old systems. An Object remembers
+// which of its fields were read, so that Findings can report all other fields:
 //
 //	old, err := legacy.Parse(req.Legacy.Spec)
 //	spec.Region = old.Required("region")
@@ -21,18 +21,19 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Object is one JSON object of an old description. The methods that read a field return the zero value where it is
-// missing, null or, with a Blocker, of another type; a value may be wrapped as {"value": …}, as machine.k8s.io writes it.
+// Object is one JSON object of an old description. Methods that read a field return the zero value if the field is
+// missing, null or of another type. Another type is also reported as a Blocker. A value may be wrapped as {"value": …},
+// the form that machine.k8s.io uses.
 type Object struct {
 	path   string
 	fields map[string]any
-	// read has the fields that were read, and the objects in them that are read field by field.
+	// read contains the fields that were read. Its values are the objects in these fields that are read field by field.
 	read map[string][]*Object
-	// all are the findings of the whole description.
-	all *[]provider.Finding
+	// findings are the findings of the whole description, shared by all its objects.
+	findings *[]provider.Finding
 }
 
-// Parse reads a description. It returns InvalidArgument for what is not one JSON object of at most
+// Parse parses a description. It returns InvalidArgument if the description is not a single JSON object of at most
 // provider.MaxSpecBytes.
 func Parse(spec provider.Secret) (*Object, error) {
 	raw := spec.Reveal()
@@ -43,66 +44,66 @@ func Parse(spec provider.Secret) (*Object, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var fields map[string]any
-	// What the decoder says may quote a value.
+	// Do not include the decoder's error: it may quote a value.
 	if decoder.Decode(&fields) != nil || fields == nil || len(bytes.TrimSpace(raw[decoder.InputOffset():])) > 0 {
 		return nil, provider.Errorf(provider.InvalidArgument, "the old description is not a JSON object")
 	}
 	return newObject("", fields, new([]provider.Finding)), nil
 }
 
-func newObject(path string, fields map[string]any, all *[]provider.Finding) *Object {
-	return &Object{path: path, fields: fields, read: map[string][]*Object{}, all: all}
+func newObject(path string, fields map[string]any, findings *[]provider.Finding) *Object {
+	return &Object{path: path, fields: fields, read: map[string][]*Object{}, findings: findings}
 }
 
-// Has reports whether the field is there and not null. It does not count as read by that.
+// Has reports whether the field is set and not null. It does not mark the field as read.
 func (o *Object) Has(name string) bool { return o.fields[name] != nil }
 
-// Names are the fields that are there and not null, sorted.
+// Names returns the sorted names of the fields that are set and not null.
 func (o *Object) Names() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(o.fields)), func(name string) bool { return o.fields[name] == nil })
 }
 
-// Path is that of a field of the object, from the top of the description.
+// Path returns the path of a field of the object, from the top of the description.
 func (o *Object) Path(name string) string {
-	const most = 128 // Somebody may have made it up: it must not fill a condition's message.
+	const limit = 128 // A user may have chosen the name: do not let it fill a condition's message.
 	if o.path != "" {
 		name = o.path + "." + name
 	}
-	if len(name) > most {
-		name = name[:most] + "…"
+	if len(name) > limit {
+		name = name[:limit] + "…"
 	}
 	return strings.ToValidUTF8(name, "�")
 }
 
-// Known marks fields as read: they mean nothing for the instance.
+// Known marks fields as read that have no meaning for the instance.
 func (o *Object) Known(names ...string) {
 	for _, name := range names {
-		o.take(name)
+		o.get(name)
 	}
 }
 
-// String returns a text.
+// String returns the string in a field.
 func (o *Object) String(name string) string {
-	value := unwrapped(o.take(name))
+	value := unwrapped(o.get(name))
 	text, ok := value.(string)
 	if value != nil && !ok {
-		o.mistyped(name, "a text")
+		o.mistyped(name, "a string")
 	}
 	return text
 }
 
-// Required is String of a field without which there is no instance: missing or empty it is a Blocker.
+// Required returns the string in a field that every instance needs. A missing or empty field is a Blocker.
 func (o *Object) Required(name string) string {
 	value := o.String(name)
-	if value == "" && !reported(*o.all, o.Path(name)) {
-		o.Report(provider.FindingBlocker, provider.FindingRequiredField, name, "is required; give it by an override")
+	if value == "" && !reported(*o.findings, o.Path(name)) {
+		o.Report(provider.FindingBlocker, provider.FindingRequiredField, name, "is required; set it with an override")
 	}
 	return value
 }
 
-// Bool returns a truth value, also one that is written as the text "true" or "false", as in a ConfigMap.
+// Bool returns the boolean in a field. The strings "true" and "false", as in a ConfigMap, count as booleans.
 func (o *Object) Bool(name string) bool {
-	value := unwrapped(o.take(name))
+	value := unwrapped(o.get(name))
 	if text, ok := value.(string); ok && (text == "true" || text == "false") {
 		return text == "true"
 	}
@@ -113,9 +114,9 @@ func (o *Object) Bool(name string) bool {
 	return truth
 }
 
-// Int returns a whole number, also one that is written as a text.
+// Int returns the integer in a field. A string that contains an integer counts too.
 func (o *Object) Int(name string) int64 {
-	value := unwrapped(o.take(name))
+	value := unwrapped(o.get(name))
 	if value == nil {
 		return 0
 	}
@@ -128,16 +129,17 @@ func (o *Object) Int(name string) int64 {
 	}
 	number, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		o.mistyped(name, "a whole number")
+		o.mistyped(name, "an integer")
 		return 0
 	}
 	return number
 }
 
-// Number returns a number, also one that is written as a text, nil where there is none.
+// Number returns the number in a field, or nil if the field is missing, null or not a number. A string that contains a
+// number counts too.
 func (o *Object) Number(name string) *float64 {
 	text := ""
-	switch value := unwrapped(o.take(name)).(type) {
+	switch value := unwrapped(o.get(name)).(type) {
 	case nil:
 		return nil
 	case json.Number:
@@ -153,9 +155,9 @@ func (o *Object) Number(name string) *float64 {
 	return &number
 }
 
-// Strings returns a list of texts.
+// Strings returns the list of strings in a field.
 func (o *Object) Strings(name string) []string {
-	value := o.take(name)
+	value := o.get(name)
 	list, ok := value.([]any)
 	out := make([]string, 0, len(list))
 	for _, item := range list {
@@ -164,15 +166,15 @@ func (o *Object) Strings(name string) []string {
 		out = append(out, text)
 	}
 	if value != nil && !ok {
-		o.mistyped(name, "a list of texts")
+		o.mistyped(name, "a list of strings")
 		return nil
 	}
 	return out
 }
 
-// Map returns an object whose values are texts.
+// Map returns the object in a field whose values are strings.
 func (o *Object) Map(name string) map[string]string {
-	value := o.take(name)
+	value := o.get(name)
 	fields, ok := value.(map[string]any)
 	out := make(map[string]string, len(fields))
 	for key, field := range fields {
@@ -181,30 +183,31 @@ func (o *Object) Map(name string) map[string]string {
 		out[key] = text
 	}
 	if value != nil && !ok {
-		o.mistyped(name, "an object of texts")
+		o.mistyped(name, "an object with string values")
 		return nil
 	}
 	return out
 }
 
-// Object returns an object to read field by field; one without fields where it is missing.
+// Object returns the object in a field, to be read field by field. It returns an object without fields if the field is
+// missing.
 func (o *Object) Object(name string) *Object {
 	if below := o.read[name]; len(below) == 1 {
 		return below[0]
 	}
-	value := o.take(name)
+	value := o.get(name)
 	fields, ok := value.(map[string]any)
 	if value != nil && !ok {
 		o.mistyped(name, "an object")
 	}
-	below := newObject(o.Path(name), fields, o.all)
+	below := newObject(o.Path(name), fields, o.findings)
 	o.read[name] = []*Object{below}
 	return below
 }
 
-// Objects returns a list of objects to read field by field.
+// Objects returns the list of objects in a field, each to be read field by field.
 func (o *Object) Objects(name string) []*Object {
-	value := o.take(name)
+	value := o.get(name)
 	list, ok := value.([]any)
 	if !ok {
 		if value != nil {
@@ -219,30 +222,31 @@ func (o *Object) Objects(name string) []*Object {
 			o.mistyped(name, "a list of objects")
 			return nil
 		}
-		below = append(below, newObject(o.Path(name)+"["+strconv.Itoa(i)+"]", fields, o.all))
+		below = append(below, newObject(o.Path(name)+"["+strconv.Itoa(i)+"]", fields, o.findings))
 	}
 	o.read[name] = below
 	return below
 }
 
-// Report adds a finding about a field, which counts as read. The message goes on after the field's name.
+// Report adds a finding about a field and marks the field as read. The message continues a sentence that begins with
+// the field's path, such as "must be a number".
 func (o *Object) Report(level provider.FindingLevel, code, name, message string) {
-	o.take(name)
-	*o.all = append(*o.all, provider.Finding{Level: level, Code: code, Path: o.Path(name), Message: message})
+	o.get(name)
+	*o.findings = append(*o.findings, provider.Finding{Level: level, Code: code, Path: o.Path(name), Message: message})
 }
 
-// Add adds a finding whose path is not that of a field to be read, such as one of a key in a map. No field counts as
-// read by it.
-func (o *Object) Add(f provider.Finding) { *o.all = append(*o.all, f) }
+// Add adds a finding whose path is not that of a field, such as a finding about a key in a map. It marks no field as
+// read.
+func (o *Object) Add(f provider.Finding) { *o.findings = append(*o.findings, f) }
 
-// Findings returns all that were reported in the description, and a Loss for each field that was not read, sorted by
-// path. It is called once, at the top and at the end.
+// Findings returns all findings that were reported in the description, and a Loss for each field that was not read,
+// sorted by path. Call it once, on the object that Parse returned, after everything was read.
 func (o *Object) Findings() []provider.Finding {
 	o.reportUnread()
-	slices.SortStableFunc(*o.all, func(a, b provider.Finding) int {
+	slices.SortStableFunc(*o.findings, func(a, b provider.Finding) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Code, b.Code))
 	})
-	return *o.all
+	return *o.findings
 }
 
 func (o *Object) reportUnread() {
@@ -250,7 +254,7 @@ func (o *Object) reportUnread() {
 		below, known := o.read[name]
 		if !known {
 			o.Report(provider.FindingLoss, provider.FindingUnknownField, name,
-				"this driver does not know the field; new instances are made without what it means")
+				"this driver does not know the field; new instances are created without its setting")
 		}
 		for _, object := range below {
 			object.reportUnread()
@@ -258,8 +262,8 @@ func (o *Object) reportUnread() {
 	}
 }
 
-// take marks a field as read.
-func (o *Object) take(name string) any {
+// get returns the value of a field and marks the field as read.
+func (o *Object) get(name string) any {
 	if _, again := o.read[name]; !again {
 		o.read[name] = nil
 	}
@@ -267,7 +271,7 @@ func (o *Object) take(name string) any {
 }
 
 func (o *Object) mistyped(name, want string) {
-	if !reported(*o.all, o.Path(name)) { // It may be read twice.
+	if !reported(*o.findings, o.Path(name)) { // The driver may read a field twice.
 		o.Report(provider.FindingBlocker, provider.FindingInvalidField, name, "must be "+want)
 	}
 }
@@ -282,7 +286,7 @@ func unwrapped(value any) any {
 	return value
 }
 
-// reported is true where something about the path was found already.
+// reported reports whether there is a finding about the path already.
 func reported(findings []provider.Finding, path string) bool {
 	return slices.ContainsFunc(findings, func(f provider.Finding) bool { return f.Path == path })
 }

@@ -25,7 +25,7 @@ func found(o *Object) string {
 	return strings.Join(all, "\n")
 }
 
-func TestWhatIsNotReadIsReportedByItsPath(t *testing.T) {
+func TestUnreadFieldsAreReportedByPath(t *testing.T) {
 	o := parse(t, `{"read":"a","above":{"read":1,"not":{"x":1}},"list":[{"read":true},{"read":false,"not":0}],"not":[],`+
 		`"null":null,"map":{"a":"b"},"known":{"a":{}}}`)
 	o.String("read")
@@ -41,12 +41,12 @@ func TestWhatIsNotReadIsReportedByItsPath(t *testing.T) {
 	}
 }
 
-func TestValuesOfAnotherTypeAreBlockersAndZero(t *testing.T) {
+func TestValuesOfAnotherTypeAreBlockersAndReadAsZero(t *testing.T) {
 	o := parse(t, `{"a":1,"b":"x","c":1.5,"d":"x","e":{"k":1},"f":["a",1],"g":[1],"h":"x","i":7,"j":[]}`)
 	if o.String("a") != "" || o.Bool("b") || o.Int("c") != 0 || o.Number("d") != nil || len(o.Map("e")) > 0 ||
 		len(o.Strings("f")) > 0 || len(o.Objects("g")) > 0 || o.Object("h").String("x") != "" || o.Required("i") != "" ||
 		o.Required("k") != "" {
-		t.Error("a value of another type was taken")
+		t.Error("a value of another type was returned")
 	}
 	o.String("j")
 	want := ""
@@ -58,7 +58,7 @@ func TestValuesOfAnotherTypeAreBlockersAndZero(t *testing.T) {
 	}
 }
 
-func TestValuesMayBeWrappedOrTexts(t *testing.T) {
+func TestValuesMayBeWrappedOrStrings(t *testing.T) {
 	o := parse(t, `{"a":{"value":"x"},"b":{"value":"true"},"c":"12","d":{"value":0.5},"e":[{"value":"y"}],"f":{"k":{"value":"z"}}}`)
 	price := o.Number("d")
 	if o.String("a") != "x" || !o.Bool("b") || o.Int("c") != 12 || price == nil || *price != 0.5 ||
@@ -70,7 +70,7 @@ func TestValuesMayBeWrappedOrTexts(t *testing.T) {
 	}
 }
 
-func TestOnlyOneObjectIsADescription(t *testing.T) {
+func TestParseAcceptsOnlyOneObject(t *testing.T) {
 	for _, spec := range []string{"", "null", "[]", `"a"`, `{`, `{}{}`, `{"a":"` + strings.Repeat("x", provider.MaxSpecBytes) + `"}`} {
 		if _, err := Parse(provider.NewSecret([]byte(spec))); provider.CodeOf(err) != provider.InvalidArgument {
 			t.Errorf("%.20q: %v", spec, err)
@@ -78,7 +78,7 @@ func TestOnlyOneObjectIsADescription(t *testing.T) {
 	}
 }
 
-func TestPathsThatSomebodyMadeUpAreCut(t *testing.T) {
+func TestLongFieldNamesAreTruncatedInPaths(t *testing.T) {
 	o := parse(t, `{"`+strings.Repeat("x", 1000)+`":1}`)
 	if all := o.Findings(); len(all) != 1 || len(all[0].Path) > 200 {
 		t.Errorf("%v", all)

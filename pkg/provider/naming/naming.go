@@ -1,5 +1,6 @@
-// Package naming gives instances their names at a cloud: readable, unique among all clusters, and the same for every
-// retry of one attempt, so that a cloud without idempotency tokens finds by name what an earlier call has made.
+// Package naming derives the names of instances in a cloud. The names are readable, unique among all clusters, and the
+// same for every retry of one attempt. A driver for a cloud without idempotency tokens can therefore find by name what
+// an earlier call has created.
 package naming
 
 import (
@@ -12,13 +13,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// maxPart bounds what of a Machine's name is in its instance's, so that all of it has at most the 63 characters of a
-// node's label: a dash, eight characters of hash, another dash and an attempt come after it.
+// maxPart limits how much of a Machine's name becomes part of its instance's name. A dash, eight characters of a hash,
+// another dash and the attempt follow. The whole name must fit into the 63 characters of a label value.
 const maxPart = 48
 
-// Base returns what the names of all that is made for a Machine begin with: its own name, for people, and 40 bits that
-// stand for the cluster and the UID, because Machines of other clusters and namespaces may be called the same. It has
-// lower-case letters, digits and dashes, and at most 57 characters.
+// Base returns the prefix of the names of everything that is created for a Machine. It contains the Machine's name, for
+// readability, and a hash of 40 bits of the cluster ID and the UID. The hash is needed because Machines of other
+// clusters and namespaces may have the same name. Base consists of lower-case letters, digits and dashes, and has at
+// most 57 characters.
 func Base(clusterID string, m provider.Machine) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -36,8 +38,8 @@ func Base(clusterID string, m provider.Machine) string {
 	return name + "-" + Hash(clusterID, string(m.UID))
 }
 
-// Instance returns the name of the instance of one attempt, and of its node; at most 63 characters. The token is
-// "<uid>-<attempt>". The first attempt has the name that Base returns.
+// Instance returns the name of the instance of one attempt, which is also the name of its Node. It has at most 63
+// characters. The token has the form "<uid>-<attempt>". The name for the first attempt is equal to Base.
 func Instance(clusterID string, m provider.Machine, token string) string {
 	base := Base(clusterID, m)
 	attempt, isAttempt := strings.CutPrefix(token, string(m.UID)+"-")
@@ -51,13 +53,13 @@ func Instance(clusterID string, m provider.Machine, token string) string {
 	return base + "-x" + Hash(token)[:4]
 }
 
-// IsOf reports whether a name is the base, or begins with it and a dash.
+// IsOf reports whether a name is equal to base, or begins with base and a dash.
 func IsOf(name, base string) bool { return strings.HasPrefix(name+"-", base+"-") }
 
-// IsFirst reports whether a token is that of the Machine's first attempt: nothing was made before it.
+// IsFirst reports whether a token belongs to the Machine's first attempt, before which nothing was created.
 func IsFirst(m provider.Machine, token string) bool { return token == string(m.UID)+"-1" }
 
-// Hash returns 40 bits of a hash of the parts, in the alphabet of names.
+// Hash returns 40 bits of a hash of the parts, encoded with lower-case letters and digits.
 func Hash(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {

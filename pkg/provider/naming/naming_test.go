@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-func TestNamesFitEverywhereAndAreOneMachines(t *testing.T) {
+func TestNamesAreUniqueDNSLabels(t *testing.T) {
 	seen := map[string]string{}
 	for _, m := range []struct{ cluster, namespace, name, uid, attempt string }{
 		{"c", "ns", "worker", "1", "1"},
@@ -27,18 +27,18 @@ func TestNamesFitEverywhereAndAreOneMachines(t *testing.T) {
 		machine := provider.Machine{Namespace: m.namespace, Name: m.name, UID: types.UID(m.uid)}
 		name := naming.Instance(m.cluster, machine, m.uid+"-"+m.attempt)
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			t.Errorf("%v is called %s: %v", m, name, problems)
+			t.Errorf("%v has the name %s: %v", m, name, problems)
 		}
 		if !naming.IsOf(name, naming.Base(m.cluster, machine)) {
-			t.Errorf("%v is called %s, which does not begin with %s", m, name, naming.Base(m.cluster, machine))
+			t.Errorf("%v has the name %s, which does not begin with %s", m, name, naming.Base(m.cluster, machine))
 		}
 		if other := seen[name]; other != "" {
-			t.Errorf("%v and %s are both called %s", m, other, name)
+			t.Errorf("%v and %s both have the name %s", m, other, name)
 		}
 		seen[name] = m.name + " " + m.uid + " " + m.attempt
 	}
 	machine := provider.Machine{Name: "worker", UID: "1"}
 	if a, b := naming.Instance("c", machine, "1-1"), naming.Instance("c", machine, "1-1"); a != b {
-		t.Errorf("the same token gives %s and %s", a, b)
+		t.Errorf("the same token results in %s and %s", a, b)
 	}
 }

@@ -140,7 +140,7 @@ func TestWhatACreationRefersToAndIsNotThere(t *testing.T) {
 func TestAnAnswerThatIsTooLongMayHaveTakenEffect(t *testing.T) {
 	err := translate(context.Background(), httpapi.ErrAnswerTooLong, "list virtual machines")
 	if provider.CodeOf(err) != provider.Internal ||
-		!strings.Contains(err.Error(), "list virtual machines: the answer is longer than 32 MiB") {
+		!strings.Contains(err.Error(), "list virtual machines: response is longer than 32 MiB") {
 		t.Errorf("got %v", err)
 	}
 }

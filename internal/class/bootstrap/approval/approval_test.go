@@ -24,15 +24,15 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-func TestAnInstanceJoinsWithTheTokenOfItsMachine(t *testing.T) {
+func TestApprovesJoinWithTokenOfMachine(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	w.wantSigned(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"))), ReasonMachineJoins)
 }
 
-func TestAJoinThatComesBeforeTheStatusWaitsForIt(t *testing.T) {
+func TestJoinWaitsForMachineStatus(t *testing.T) {
 	w := newWorld(t)
-	m := w.bare("m")
+	m := w.machineWithoutStatus("m")
 	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
 	w.wantQuiet(name)
 	w.status(m, func(s *v1beta1.MachineStatus) {
@@ -42,22 +42,22 @@ func TestAJoinThatComesBeforeTheStatusWaitsForIt(t *testing.T) {
 }
 
 // Rule: client-certificate-for-token-bearer.
-func TestATokenIsOfNoUseForAnotherMachinesName(t *testing.T) {
+func TestTokenIsRefusedForNameOfAnotherMachine(t *testing.T) {
 	w := newWorld(t)
 	w.machine("victim")
 	thief := w.asToken(w.token(w.machine("thief")))
 	w.wantReported(w.post(thief, csrtest.ForClient(w.node("victim"))), ReasonWrongName)
 }
 
-func TestATokenIsOfNoUseForTheNameOfANodeThatIsThere(t *testing.T) {
+func TestTokenIsRefusedForNameOfExistingNode(t *testing.T) {
 	w := newWorld(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")},
 		Spec: corev1.NodeSpec{ProviderID: "acme:///control-plane"}}
-	w.make(node)
+	w.create(node)
 	m := w.machine("m")
 	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
 	w.wantReported(name, ReasonNameInUse)
-	// When the other one goes, the name is free.
+	// The name is free after the other Node is deleted.
 	if err := w.Delete(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestATokenIsOfNoUseForTheNameOfANodeThatIsThere(t *testing.T) {
 }
 
 // Rule: client-certificate-for-token-bearer.
-func TestATokenIsOfNoUseOnceTheMachineHasJoined(t *testing.T) {
+func TestTokenIsRefusedAfterMachineJoined(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	instance := w.asToken(w.token(m))
@@ -75,14 +75,14 @@ func TestATokenIsOfNoUseOnceTheMachineHasJoined(t *testing.T) {
 }
 
 // Rule: client-certificate-for-token-bearer.
-func TestATokenIsOfNoUseAfterItsTime(t *testing.T) {
+func TestExpiredTokenIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.clock.SetTime(time.Now().Add(time.Hour + time.Minute))
 	m := w.machine("m")
 	w.wantReported(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"))), ReasonTokenExpired)
 }
 
-func TestATokenOfAFormerAttemptIsOfNoUse(t *testing.T) {
+func TestTokenOfEarlierAttemptIsRefused(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	token := w.token(m)
@@ -91,7 +91,7 @@ func TestATokenOfAFormerAttemptIsOfNoUse(t *testing.T) {
 }
 
 // Rule: client-certificate-for-token-bearer.
-func TestADeletedMachineDoesNotJoin(t *testing.T) {
+func TestDeletedMachineDoesNotJoin(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	instance := w.asToken(w.token(m))
@@ -99,7 +99,7 @@ func TestADeletedMachineDoesNotJoin(t *testing.T) {
 	w.wantQuiet(w.post(instance, csrtest.ForClient(w.node("m"))))
 }
 
-func TestASharedTokenIsReportedOnTheMachineThatItWasUsedFor(t *testing.T) {
+func TestSharedTokenIsReportedOnRequestedMachine(t *testing.T) {
 	w := newWorld(t)
 	w.machine("m")
 	shared := bootstrap.Token{Value: "shared.0123456789abcdef"}
@@ -109,28 +109,28 @@ func TestASharedTokenIsReportedOnTheMachineThatItWasUsedFor(t *testing.T) {
 		StringData: map[string]string{"token-id": "shared", "token-secret": "0123456789abcdef",
 			"usage-bootstrap-authentication": "true", "auth-extra-groups": controlplane.KubeadmTokens},
 	}
-	w.make(secret)
+	w.create(secret)
 	t.Cleanup(func() {
 		if err := w.Delete(context.Background(), secret); err != nil {
 			t.Error(err)
 		}
 	})
 	w.wantReported(w.post(w.asToken(shared), csrtest.ForClient(w.node("m"))), ReasonTokenUnknown)
-	// The same again is no change.
+	// The same problem is not reported again.
 	w.wantQuiet(w.post(w.asToken(shared), csrtest.ForClient(w.node("m"))))
 }
 
 // Rule: other-requests-left-pending.
-func TestARequestThatIsNoKubeletsIsLeftPending(t *testing.T) {
+func TestMalformedRequestIsLeftPending(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
-	// The API server itself refuses the group of administrators.
+	// Use another group than that of administrators, because the API server itself refuses that one.
 	w.wantReported(w.post(w.asToken(w.token(m)),
 		csrtest.ForClient(w.node("m"), csrtest.Organizations("system:nodes", "example:operators"))), ReasonMalformed)
 }
 
 // Rule: other-requests-left-pending.
-func TestMachinesOfOtherProvidersAreLeftAlone(t *testing.T) {
+func TestMachinesOfOtherProvidersAreIgnored(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m", func(m *v1beta1.Machine) {
 		m.Spec.Provider, m.Labels[v1beta1.LabelProvider] = "another", "another"
@@ -139,7 +139,7 @@ func TestMachinesOfOtherProvidersAreLeftAlone(t *testing.T) {
 }
 
 // Rule: client-certificate-for-token-bearer.
-func TestANodeRenewsItsCertificate(t *testing.T) {
+func TestApprovesRenewalByNode(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	early := w.post(w.asNode(w.node("m")), csrtest.ForClient(w.node("m")))
@@ -150,7 +150,7 @@ func TestANodeRenewsItsCertificate(t *testing.T) {
 }
 
 // Rule: serving-certificate-for-known-addresses.
-func TestANodeServesUnderTheAddressesThatTheProviderKnows(t *testing.T) {
+func TestServingCertificateOnlyForAddressesFromProvider(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	w.pair(m)
@@ -161,13 +161,13 @@ func TestANodeServesUnderTheAddressesThatTheProviderKnows(t *testing.T) {
 	w.wantReported(others, ReasonUnknownAddress)
 	w.wantReported(w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.5"}, csrtest.URI)), ReasonMalformed)
 	if n := w.cloud.calls(); n != 1 {
-		t.Errorf("the provider was asked %d times within five minutes", n)
+		t.Errorf("the provider was asked %d times within five minutes, want once", n)
 	}
-	// After them it is asked again, as the reconciler asked for, and knows better.
+	// The provider is asked again after the time for which the reconciler requeued the request. Now it knows the address.
 	w.cloud.answer(nil, "10.0.0.5", "10.0.0.6")
 	result, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: others}})
-	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > addressesFresh {
-		t.Fatalf("check again after %s, %v", result.RequeueAfter, err)
+	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > answerValid {
+		t.Fatalf("requeued after %s, %v", result.RequeueAfter, err)
 	}
 	w.wantPending(others)
 	w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
@@ -178,7 +178,7 @@ func TestANodeServesUnderTheAddressesThatTheProviderKnows(t *testing.T) {
 	w.wantSigned(others, ReasonNodeServes)
 }
 
-func TestAProviderThatIsUnreachableIsNotAskedInALoop(t *testing.T) {
+func TestUnreachableProviderIsNotAskedInLoop(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	w.pair(m)
@@ -191,7 +191,7 @@ func TestAProviderThatIsUnreachableIsNotAskedInALoop(t *testing.T) {
 		t.Errorf("the provider was asked %d times", n)
 	}
 	w.cloud.answer(nil, "10.0.0.5")
-	w.clock.SetTime(w.clock.Now().Add(askAgain))
+	w.clock.SetTime(w.clock.Now().Add(answerRetry))
 	if _, err := w.approver.Reconcile(t.Context(),
 		reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
 		t.Fatal(err)
@@ -199,9 +199,9 @@ func TestAProviderThatIsUnreachableIsNotAskedInALoop(t *testing.T) {
 	w.wantSigned(name, ReasonNodeServes)
 }
 
-func TestADenialThatCameFirstStands(t *testing.T) {
+func TestApprovalDoesNotOverwriteDenial(t *testing.T) {
 	w := newWorld(t)
-	m := w.bare("m")
+	m := w.machineWithoutStatus("m")
 	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
 	read := &certificatesv1.CertificateSigningRequest{}
 	if err := w.Get(t.Context(), client.ObjectKey{Name: name}, read); err != nil {
@@ -213,21 +213,21 @@ func TestADenialThatCameFirstStands(t *testing.T) {
 	if err := w.SubResource("approval").Update(t.Context(), denied); err != nil {
 		t.Fatal(err)
 	}
-	// An approver whose cache is late tries anyway.
+	// An approver with an outdated cache tries to approve.
 	result, err := w.approver.approve(t.Context(), read, approve(ReasonMachineJoins, "late"))
 	if err != nil || result.RequeueAfter == 0 {
-		t.Errorf("%+v %v", result, err)
+		t.Errorf("approve returned %+v, %v, want a requeue", result, err)
 	}
 	env.Await(t, w.WithWatch, &certificatesv1.CertificateSigningRequestList{}, "the denial",
 		func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
 			return len(l.Items) == 1 && len(l.Items[0].Status.Conditions) == 1 &&
 				!slices.ContainsFunc(l.Items[0].Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 					return c.Type != certificatesv1.CertificateDenied
-				}), "decided otherwise"
+				}), "it is not denied, or approved too"
 		}, client.MatchingFields{"metadata.name": name})
 }
 
-// stale is a cache that still has a Machine as it was.
+// stale is a cache that contains a Machine in an earlier state.
 type stale struct {
 	client.Reader
 	machine v1beta1.Machine
@@ -245,20 +245,20 @@ func (s stale) List(_ context.Context, l client.ObjectList, _ ...client.ListOpti
 }
 
 // Rule: approval-reads-live.
-func TestNothingIsApprovedForANameThatIsTakenMeanwhile(t *testing.T) {
-	for what, take := range map[string]func(w *world, other *v1beta1.Machine){
+func TestNoApprovalForNameTakenSinceCacheRead(t *testing.T) {
+	for name, take := range map[string]func(w *world, other *v1beta1.Machine){
 		"by a node": func(w *world, _ *v1beta1.Machine) {
-			w.make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")},
+			w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")},
 				Spec: corev1.NodeSpec{ProviderID: "acme:///another"}})
 		},
 		"by another machine": func(w *world, other *v1beta1.Machine) {
 			w.status(other, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: w.node("m"), UID: "1"} })
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			m := w.machine("m")
-			other := w.bare("other", func(o *v1beta1.Machine) {
+			other := w.machineWithoutStatus("other", func(o *v1beta1.Machine) {
 				o.Labels[v1beta1.LabelProvider], o.Spec.Provider = "another",
 					"another"
 			})
@@ -281,15 +281,15 @@ func TestNothingIsApprovedForANameThatIsTakenMeanwhile(t *testing.T) {
 	}
 }
 
-func TestNothingIsApprovedByAMachineThatOnlyTheCacheHas(t *testing.T) {
-	for what, change := range map[string]func(*world, *v1beta1.Machine){
+func TestNoApprovalBasedOnStaleMachine(t *testing.T) {
+	for name, change := range map[string]func(*world, *v1beta1.Machine){
 		"joined":  func(w *world, m *v1beta1.Machine) { w.pair(m) },
 		"deleted": func(w *world, m *v1beta1.Machine) { w.remove(m) },
-		"launched anew": func(w *world, m *v1beta1.Machine) {
+		"launched again": func(w *world, m *v1beta1.Machine) {
 			w.status(m, func(s *v1beta1.MachineStatus) { s.Launch = &v1beta1.LaunchStatus{Attempt: 2} })
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			m := w.machine("m")
 			as, late := w.asToken(w.token(m)), *w.approver
@@ -305,7 +305,7 @@ func TestNothingIsApprovedByAMachineThatOnlyTheCacheHas(t *testing.T) {
 	}
 }
 
-// withoutNodes is a cache that has no Node yet.
+// withoutNodes is a cache that contains no Nodes yet.
 type withoutNodes struct{ client.Reader }
 
 func (r withoutNodes) Get(ctx context.Context, key client.ObjectKey, o client.Object,
@@ -317,7 +317,7 @@ func (r withoutNodes) Get(ctx context.Context, key client.ObjectKey, o client.Ob
 }
 
 // Rule: node-paired-by-token.
-func TestJoinsAreTheCertificatesThatWereIssuedForTokens(t *testing.T) {
+func TestJoinsOfListsCertificatesIssuedForTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	joins := kubeletcsr.NewJoins(w.WithWatch)
@@ -332,7 +332,7 @@ func TestJoinsAreTheCertificatesThatWereIssuedForTokens(t *testing.T) {
 			ids = append(ids, j.TokenID)
 		}
 		if !slices.Equal(ids, want) {
-			t.Errorf("node %s was joined with the tokens %q, want %q", node, ids, want)
+			t.Errorf("node %s joined with the tokens %q, want %q", node, ids, want)
 		}
 	}
 	m := w.machine("m")

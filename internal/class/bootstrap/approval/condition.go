@@ -13,15 +13,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// setCondition writes into the Machine that a request is left pending. The message does not name the request: a kubelet
-// sends another one every quarter of an hour, which would be a write each.
+// setCondition reports in the Machine's condition CertificateApproved that a request is left pending. The message does
+// not name the request, because a kubelet sends a new one every 15 minutes, and each would cause a write.
 func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
 	m *v1beta1.Machine, v Decision) error {
 	reason, purpose := v1beta1.ReasonClientCertificateNotApproved, "client"
 	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
 		reason, purpose = v1beta1.ReasonServingCertificateNotApproved, "serving"
 	}
-	r.state.refused(csr.Name, rejection{machine: client.ObjectKeyFromObject(m), uid: m.UID, reason: reason,
+	r.state.addRejection(csr.Name, rejection{machine: client.ObjectKeyFromObject(m), uid: m.UID, reason: reason,
 		message: fmt.Sprintf("A request of %s for a %s certificate is left pending (%s): %s.", csr.Spec.Username, purpose,
 			v.Reason, v.Message)})
 	if !r.applyRejections(m.DeepCopy()) {
@@ -30,24 +30,25 @@ func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.Certi
 	return r.patchCondition(ctx, client.ObjectKeyFromObject(m), m.UID)
 }
 
-// clearCondition corrects the condition of a Machine after a request was decided or deleted. What ended while no
-// process ran is not known here: the next request of the same kubelet corrects that.
+// clearCondition updates the condition of a Machine after a request was decided or deleted. Requests that ended while
+// no process was running are not known here. The next request of the same kubelet corrects the condition then.
 func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
-	ended, known := r.state.ended(request)
+	ended, known := r.state.removeRejection(request)
 	if !known {
 		return nil
 	}
 	err := r.patchCondition(ctx, ended.machine, ended.uid)
 	if err != nil {
-		r.state.refused(request, ended) // The reconciler tries again.
+		r.state.addRejection(request, ended) // Keep it for the retry.
 	}
 	return err
 }
 
-// applyRejections sets the condition to the first of the requests that are left pending, or removes it. Two requests
-// with different reasons must not overwrite each other without end.
+// applyRejections sets the condition for the first of the Machine's rejected requests, or removes the condition if
+// there are none. It always chooses the first, so that two requests with different reasons do not overwrite each
+// other's condition forever.
 func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
-	requests, first := r.state.refusedOf(client.ObjectKeyFromObject(m))
+	requests, first := r.state.rejectionsOf(client.ObjectKeyFromObject(m))
 	if len(requests) == 0 {
 		return meta.RemoveStatusCondition(&m.Status.Conditions, v1beta1.ConditionCertificateApproved)
 	}
@@ -57,7 +58,7 @@ func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
 	})
 }
 
-// patchCondition applies the rejections to a Machine as it is at the API server.
+// patchCondition reads the Machine from the API server and writes its condition.
 func (r *Reconciler) patchCondition(ctx context.Context, key types.NamespacedName, uid types.UID) error {
 	m := &v1beta1.Machine{}
 	if err := r.Live.Get(ctx, key, m); err != nil || m.UID != uid {

@@ -15,7 +15,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// wantCondition waits until the condition CertificateApproved of a Machine has a reason, or is missing.
+// wantCondition waits until the condition CertificateApproved of a Machine has this reason and message. With an empty
+// reason it waits until the condition is absent.
 func (w *world) wantCondition(m *v1beta1.Machine, reason, message string) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &v1beta1.MachineList{}, "the condition of "+m.Name,
@@ -26,17 +27,17 @@ func (w *world) wantCondition(m *v1beta1.Machine, reason, message string) {
 				}
 				c := meta.FindStatusCondition(l.Items[i].Status.Conditions, v1beta1.ConditionCertificateApproved)
 				if c == nil {
-					return reason == "", "it is missing"
+					return reason == "", "the condition is absent"
 				}
 				return c.Status == metav1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, message),
 					c.Reason + ": " + c.Message
 			}
-			return false, "the machine is missing"
+			return false, "the machine does not exist"
 		}, client.InNamespace(w.ns))
 }
 
 // Rule: refused-request-in-condition.
-func TestARefusedRequestIsInTheStatusOfTheMachineUntilItEnds(t *testing.T) {
+func TestConditionReportsRefusedRequestUntilItEnds(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	w.pair(m)
@@ -52,11 +53,11 @@ func TestARefusedRequestIsInTheStatusOfTheMachineUntilItEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Of two requests one is left.
+	// The second request remains.
 	remove(first)
 	w.wantCondition(m, v1beta1.ReasonServingCertificateNotApproved, "10.0.0.6")
 	w.cloud.answer(nil, "10.0.0.5", "10.0.0.6")
-	w.clock.SetTime(w.clock.Now().Add(addressesFresh))
+	w.clock.SetTime(w.clock.Now().Add(answerValid))
 	if _, err := w.approver.Reconcile(t.Context(),
 		reconcile.Request{NamespacedName: client.ObjectKey{Name: second}}); err != nil {
 		t.Fatal(err)

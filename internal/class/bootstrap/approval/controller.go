@@ -26,50 +26,52 @@ import (
 )
 
 const (
-	// reportAfter is how long a request is pending before a person is reported: there may be another approver, and nobody
-	// wants to hear of what it has approved a moment later.
+	// reportAfter is how long a request must be pending before it is reported. Another approver may approve it in the
+	// meantime.
 	reportAfter = 10 * time.Second
-	// patience is how long a kubelet waits for a serving certificate before it asks anew.
-	patience = 15 * time.Minute
+	// kubeletWait is how long a kubelet waits for a serving certificate before it sends a new request.
+	kubeletWait = 15 * time.Minute
 )
+
+// Options configure a Reconciler.
 
 // Options are what a Reconciler works with.
 type Options struct {
-	// Provider is the name of the provider whose Machines are served.
+	// Provider is the name of the provider of this process. Requests for Machines of other providers are ignored.
 	Provider string
-	// ClusterID tags the instances of this installation.
+	// ClusterID is the cluster ID in the tags of this installation's instances.
 	ClusterID string
-	// Machines reads Machines from the control cluster's cache, by the index of node names too.
+	// Machines reads Machines from the control cluster's cache. The cache has the index by node name.
 	Machines client.Reader
-	// Live reads the control cluster itself, and writes the condition CertificateApproved of Machines.
+	// Live reads from the control cluster without a cache, and writes the condition CertificateApproved of Machines.
 	Live client.Client
 	// Cache reads Nodes and CertificateSigningRequests from the target cluster's cache.
 	Cache client.Reader
-	// Target reads and writes the target cluster itself: token Secrets and approvals.
+	// Target reads token Secrets from the target cluster without a cache, and approves requests.
 	Target client.Client
-	// Classes finds the credentials for asking the provider.
+	// Classes finds the credentials for calls to the provider.
 	Classes Classes
-	// Cloud is the driver, already behind the rate limit and the metrics.
+	// Cloud is the driver, behind the rate limit and the metrics.
 	Cloud Cloud
 	// Recorder records events on Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Concurrency is the number of requests checked at once, for each of Signers. Default 8.
+	// Concurrency is the number of requests that are processed at the same time, for each of Signers. The default is 8.
 	Concurrency int
 }
 
-// Cloud tells the addresses of instances. It is the part of a provider.Driver that is used.
+// Cloud is the part of provider.Driver that finds the addresses of instances.
 type Cloud interface {
 	Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error)
 }
 
-// Classes finds what a Machine was made from.
+// Classes resolves the class of a Machine.
 type Classes interface {
-	// ResolveForDeletion returns what is left of it: a missing class is no error.
+	// ResolveForDeletion returns as much of the class as still exists: a missing class is not an error.
 	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
 }
 
-// Reconciler approves what Decide says.
+// Reconciler approves certificate requests for which Decide returns an approval.
 type Reconciler struct {
 	Options
 	tokens bootstrap.Tokens
@@ -84,7 +86,7 @@ func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, tokens: bootstrap.Tokens{Client: o.Target}, state: newState()}
 }
 
-// Reconcile checks one request.
+// Reconcile processes one request.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	err := r.Cache.Get(ctx, req.NamespacedName, csr)
@@ -95,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, r.clearCondition(ctx, req.Name)
 	}
 	request := readRequest(csr)
-	if request.Kind == kubeletcsr.NoKubelet {
+	if request.Kind == kubeletcsr.NotKubelet {
 		return reconcile.Result{}, nil
 	}
 	facts, err := r.gather(ctx, request)
@@ -103,14 +105,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	decision := request.decide(facts)
-	var again time.Duration
+	var retryAfter time.Duration
 	if decision.Reason == ReasonAddressesNotKnown {
-		// Without addresses everything else was found to be right.
-		again = r.addAddresses(ctx, &facts)
+		// Only the addresses are missing for an approval.
+		retryAfter = r.addAddresses(ctx, &facts)
 		decision = request.decide(facts)
 	}
 	if decision.Approve {
-		// A cache may be late by any amount. Nobody gets an identity by a Machine that has meanwhile gone or joined.
+		// Caches can be outdated by any amount of time. A Machine that has been deleted or has joined since then must not
+		// give an identity to the requester.
 		if decision, err = r.confirm(ctx, request, facts); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -118,12 +121,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if decision.Approve {
 		return r.approve(ctx, csr, decision)
 	}
-	return r.leave(ctx, csr, request, facts, decision, again)
+	return r.leavePending(ctx, csr, request, facts, decision, retryAfter)
 }
 
-// confirm decides once more with the Machine, the Node and the other Machines of that name as they are at the API
-// servers. A Machine of that name which the cache does not have at all is seen by its Node, if it has joined, and has
-// no better claim to the name if it has not.
+// confirm decides again, with the Machine, the Node and the other Machines of the node name as they are on the API
+// servers. Another Machine may be missing in the cache. If it has joined, its Node shows that. If it has not joined, it
+// does not take precedence.
 func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Decision, error) {
 	live := &v1beta1.Machine{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
@@ -138,7 +141,7 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 	name := request.Requester
 	if request.Kind == kubeletcsr.Join {
 		name = request.Wanted
-		if facts.OtherMachine, err = r.otherNow(ctx, name, live); err != nil {
+		if facts.OtherMachine, err = r.liveOtherMachine(ctx, name, live); err != nil {
 			return Decision{}, err
 		}
 	}
@@ -148,7 +151,7 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 	return request.decide(facts), nil
 }
 
-// approve approves the request as it was read: if anything about it changed, the API server refuses.
+// approve approves the request as it was read. If the request has changed, the API server rejects the approval.
 func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
 	v Decision) (reconcile.Result, error) {
 	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName,
@@ -162,109 +165,111 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 	patch := client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{})
 	switch err := r.Target.SubResource("approval").Patch(ctx, approved, patch); {
 	case apierrors.IsConflict(err):
-		// Somebody decided about it; the event of that is on its way, and this is only the second safeguard.
+		// Another client has changed the request, so its event will arrive. The requeue is only a safeguard.
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("approve CertificateSigningRequest %s: %w", csr.Name, err)
 	}
-	log.Info("Approved a kubelet's certificate", "why", v.Message)
+	log.Info("Approved the certificate request of a kubelet", "why", v.Message)
 	return reconcile.Result{}, r.clearCondition(ctx, csr.Name)
 }
 
-// leave leaves the request pending, and tells those who should know. again is when new addresses may be had.
-func (r *Reconciler) leave(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request request,
-	facts Facts, v Decision, again time.Duration) (reconcile.Result, error) {
+// leavePending leaves the request pending, and reports that if the decision requires it. retryAfter is when the
+// provider can be asked for addresses again.
+func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request request,
+	facts Facts, v Decision, retryAfter time.Duration) (reconcile.Result, error) {
 	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName,
 		"reason", v.Reason)
 	now := r.Clock.Now()
 	age := now.Sub(csr.CreationTimestamp.Time)
 	result := reconcile.Result{}
-	if again > 0 && age < patience {
-		result.RequeueAfter = again
+	if retryAfter > 0 && age < kubeletWait {
+		result.RequeueAfter = retryAfter
 	}
 	if !v.Report {
-		log.V(1).Info("Left a kubelet's certificate pending", "why", v.Message)
+		log.V(1).Info("Left the certificate request of a kubelet pending", "why", v.Message)
 		return result, nil
 	}
 	if wait := reportAfter - age; wait > 0 {
 		result.RequeueAfter = wait
 		return result, nil
 	}
-	machine, err := r.concerned(ctx, request, facts)
+	machine, err := r.machineToReport(ctx, request, facts)
 	if machine == nil || err != nil {
 		return result, err
 	}
 	if err := r.setCondition(ctx, csr, machine, v); err != nil {
 		return reconcile.Result{}, err
 	}
-	if r.state.firstTelling(telling{machine.UID, v.Reason}, now) {
-		log.Info("Left a kubelet's certificate pending", "why", v.Message, "machine", client.ObjectKeyFromObject(machine))
+	if r.state.firstReport(report{machine.UID, v.Reason}, now) {
+		log.Info("Left the certificate request of a kubelet pending", "why", v.Message,
+			"machine", client.ObjectKeyFromObject(machine))
 		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, EventReason, "Approve",
 			"CertificateSigningRequest %s is left pending (%s): %s.", csr.Name, v.Reason, v.Message)
 	}
 	return result, nil
 }
 
-// concerned returns the Machine of this provider that a request is about, nil if there is none: the one whose instance
-// asks or, where nobody knows who asks, the one that the certificate would be for.
-func (r *Reconciler) concerned(ctx context.Context, request request, facts Facts) (*v1beta1.Machine, error) {
+// machineToReport returns the Machine of this provider on which a pending request is reported, nil if there is none. It
+// is the Machine whose instance sent the request. If that is unknown, it is the Machine that the certificate is
+// requested for.
+func (r *Reconciler) machineToReport(ctx context.Context, request request, facts Facts) (*v1beta1.Machine, error) {
 	m := facts.Machine
 	if m == nil && request.Wanted != "" {
-		machines, err := r.machinesOf(ctx, request.Wanted)
+		machines, err := r.machinesByNodeName(ctx, request.Wanted)
 		if err != nil {
 			return nil, err
 		}
 		for i := range machines {
-			if machines[i].DeletionTimestamp.IsZero() && serves(r.Provider, &machines[i]) {
+			if machines[i].DeletionTimestamp.IsZero() && servedBy(r.Provider, &machines[i]) {
 				m = machines[i].DeepCopy()
 				break
 			}
 		}
 	}
-	if m == nil || !serves(r.Provider, m) {
+	if m == nil || !servedBy(r.Provider, m) {
 		return nil, nil
 	}
 	return m, nil
 }
 
-// addAddresses adds what the provider says of the instance's addresses, or said lately. It returns when to ask again if
-// that is not enough for an approval.
-func (r *Reconciler) addAddresses(ctx context.Context, facts *Facts) (again time.Duration) {
+// addAddresses adds the addresses that the provider reports for the instance. It uses an earlier answer while that is
+// valid. It returns when to ask the provider again if the addresses are not sufficient for an approval.
+func (r *Reconciler) addAddresses(ctx context.Context, facts *Facts) (retryAfter time.Duration) {
 	uid, now := facts.Machine.UID, facts.Now
-	known, ok := r.state.reading(uid, now)
+	known, ok := r.state.cachedAnswer(uid, now)
 	if !ok {
-		addresses, err := r.askAddresses(ctx, facts.Machine)
-		known = reading{addresses: addresses, until: now.Add(addressesFresh)}
+		addresses, err := r.addressesFromProvider(ctx, facts.Machine)
+		known = answer{addresses: addresses, until: now.Add(answerValid)}
 		switch {
 		case err != nil:
-			// Another request must be the next attempt only when its time has come; who would retry at once is not the
-			// only one who asks this provider.
-			known = reading{until: now.Add(max(askAgain, provider.RetryAfter(err)))}
-			logf.FromContext(ctx).Error(err, "Cannot find out the addresses of a machine", "machine",
+			// Keep the error until the retry is due, because other requests also call this provider.
+			known = answer{until: now.Add(max(answerRetry, provider.RetryAfter(err)))}
+			logf.FromContext(ctx).Error(err, "Cannot get the addresses of a machine's instance from the provider", "machine",
 				client.ObjectKeyFromObject(facts.Machine))
 		case !hasIP(addresses):
-			// The kubelet that asks has one: the cloud does not show it yet.
-			if known.until = now.Add(askAgain); len(addresses) == 0 {
+			// The kubelet has an IP address, because it sent the request. The cloud does not report it yet.
+			if known.until = now.Add(answerRetry); len(addresses) == 0 {
 				known.addresses = nil
 			}
 		}
-		r.state.remember(uid, known, now)
+		r.state.storeAnswer(uid, known, now)
 	}
 	facts.Addresses = known.addresses
 	return known.until.Sub(now)
 }
 
-// hasIP reports whether one of the addresses is no name.
+// hasIP reports whether the addresses include an IP address.
 func hasIP(addresses []corev1.NodeAddress) bool {
 	return slices.ContainsFunc(addresses, func(a corev1.NodeAddress) bool {
 		return a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP
 	})
 }
 
-// askAddresses asks the provider. The answer is never nil without an error.
-func (r *Reconciler) askAddresses(ctx context.Context, m *v1beta1.Machine) ([]corev1.NodeAddress, error) {
+// addressesFromProvider asks the provider for the addresses of the instance. Without an error the result is never nil.
+func (r *Reconciler) addressesFromProvider(ctx context.Context, m *v1beta1.Machine) ([]corev1.NodeAddress, error) {
 	inputs, err := r.Classes.ResolveForDeletion(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("resolve the machine's class: %w", err)
@@ -279,9 +284,9 @@ func (r *Reconciler) askAddresses(ctx context.Context, m *v1beta1.Machine) ([]co
 	instance, err := r.Cloud.Get(ctx, req)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("ask the provider for the instance: %w", err)
+		return nil, fmt.Errorf("get the instance from the provider: %w", err)
 	case instance.MachineUID != "" && instance.MachineUID != m.UID:
-		return nil, errors.New("the provider's instance is tagged as another machine's")
+		return nil, errors.New("the tags of the provider's instance name another machine")
 	}
 	return append([]corev1.NodeAddress{}, instance.Addresses...), nil
 }

@@ -19,37 +19,39 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// Facts are what is known of the world when a request is decided about.
+// Facts are the facts on which the decision about a request depends.
 type Facts struct {
 	Now time.Time
-	// Provider is the name of the provider that this process serves.
+	// Provider is the name of the provider of this process.
 	Provider string
-	// Token is the record of the requester's bootstrap token; nil if there is none.
+	// Token is the record of the requester's bootstrap token, nil if there is none.
 	Token *bootstrap.Record
-	// Machine is the one that the token was made for or, if a node asks, the one that it is; nil if there is none.
+	// Machine is the Machine that the token was created for, or that is paired with the requesting node. It is nil if
+	// there is none.
 	Machine *v1beta1.Machine
-	// OtherMachine is another Machine with a better claim to the name of the node; nil if there is none.
+	// OtherMachine is another Machine with the same node name that takes precedence, nil if there is none.
 	OtherMachine *v1beta1.Machine
-	// Node is the Node that has the name already; nil if there is none.
+	// Node is the existing Node with this name, nil if there is none.
 	Node *Node
-	// Addresses are those that the provider gave the Machine's instance lately; nil if it was not asked.
+	// Addresses are the addresses that the provider recently reported for the Machine's instance, nil if they are not
+	// known.
 	Addresses []corev1.NodeAddress
 }
 
-// Node is what counts of a Node.
+// Node holds the fields of a Node that matter for a decision.
 type Node struct {
 	UID        types.UID
 	ProviderID string
 }
 
-// Decision is what becomes of a request.
+// Decision is the decision about a request.
 type Decision struct {
-	// Approve it, or leave it pending.
+	// Approve is true to approve the request, and false to leave it pending.
 	Approve bool
 	Reason  Reason
-	// Message says why, for people. It may quote the request but holds no secret.
+	// Message is the explanation for users. It may quote the request but contains no secret.
 	Message string
-	// Report is true when a person should know that the request is left pending.
+	// Report is true if an administrator should know that the request is left pending.
 	Report bool
 }
 
@@ -57,24 +59,24 @@ func approve(reason Reason, format string, args ...any) Decision {
 	return Decision{Approve: true, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// pass leaves a request pending, quietly.
-func pass(reason Reason, format string, args ...any) Decision {
+// ignore leaves a request pending without a report.
+func ignore(reason Reason, format string, args ...any) Decision {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// refuse leaves a request pending, and reports it. It is no denial.
+// refuse leaves a request pending and reports that. It does not deny the request.
 func refuse(reason Reason, format string, args ...any) Decision {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...), Report: true}
 }
 
-// request is what a CertificateSigningRequest asks for.
+// request is the parsed content of a CertificateSigningRequest.
 type request struct{ kubeletcsr.Request }
 
 func readRequest(csr *certificatesv1.CertificateSigningRequest) request {
 	return request{kubeletcsr.Read(csr)}
 }
 
-// Decide returns what becomes of a pending request. It never approves without a Machine of the provider.
+// Decide returns the decision about a pending request. It never approves a request without a Machine of the provider.
 func Decide(csr *certificatesv1.CertificateSigningRequest, f Facts) Decision {
 	return readRequest(csr).decide(f)
 }
@@ -86,48 +88,48 @@ func (r request) decide(f Facts) Decision {
 	case kubeletcsr.Renewal, kubeletcsr.Serving:
 		return r.decideNode(f)
 	}
-	return pass(ReasonNotOurs, "the requester is no kubelet")
+	return ignore(ReasonNotOurs, "the requester is not a kubelet")
 }
 
 func (r request) decideJoin(f Facts) Decision {
 	m := f.Machine
 	switch {
 	case f.Token == nil:
-		return refuse(ReasonTokenUnknown, "bootstrap token %s does not exist any more", r.TokenID)
+		return refuse(ReasonTokenUnknown, "bootstrap token %s no longer exists", r.TokenID)
 	case f.Token.Owner == "":
-		return refuse(ReasonTokenUnknown, "bootstrap token %s was not made for a machine", r.TokenID)
+		return refuse(ReasonTokenUnknown, "bootstrap token %s was not created for a machine", r.TokenID)
 	case m == nil:
-		return pass(ReasonMachineGone, "the machine of bootstrap token %s is not known", r.TokenID)
-	case !serves(f.Provider, m):
-		return pass(ReasonNotOurs, "machine %s is another provider's", client.ObjectKeyFromObject(m))
+		return ignore(ReasonMachineGone, "the machine of bootstrap token %s was not found", r.TokenID)
+	case !servedBy(f.Provider, m):
+		return ignore(ReasonNotOurs, "machine %s belongs to another provider", client.ObjectKeyFromObject(m))
 	case !strings.HasPrefix(f.Token.Owner, string(m.UID)+"-"):
-		return pass(ReasonMachineGone, "bootstrap token %s was made for a machine that is gone", r.TokenID)
+		return ignore(ReasonMachineGone, "bootstrap token %s was created for a machine that no longer exists", r.TokenID)
 	case !m.DeletionTimestamp.IsZero():
-		return pass(ReasonMachineGone, "the machine is being deleted")
+		return ignore(ReasonMachineGone, "the machine is being deleted")
 	}
 	attempt := bootstrap.Attempt{Machine: client.ObjectKeyFromObject(m), UID: m.UID, Number: m.LaunchAttempt()}
 	switch name := index.NodeName(m); {
 	case f.Token.Owner != attempt.String():
-		return refuse(ReasonTokenOutdated, "bootstrap token %s was made for a former attempt to launch the machine",
+		return refuse(ReasonTokenOutdated, "bootstrap token %s was created for an earlier attempt to launch the machine",
 			r.TokenID)
 	case !f.Now.Before(f.Token.Expires):
 		return refuse(ReasonTokenExpired, "bootstrap token %s has expired", r.TokenID)
 	case m.Status.NodeRef != nil:
-		return refuse(ReasonAlreadyJoined, "the machine is node %s already; its bootstrap token was used once more",
+		return refuse(ReasonAlreadyJoined, "the machine has already joined as node %s, and its bootstrap token was used again",
 			m.Status.NodeRef.Name)
 	case r.Fault != "":
 		return refuse(ReasonMalformed, "%s", r.Fault)
 	case m.Status.Instance == nil:
-		return pass(ReasonNameNotKnownYet, "the machine's instance is not recorded yet")
+		return ignore(ReasonNameNotKnownYet, "the machine's status does not contain its instance yet")
 	case name == "":
-		return refuse(ReasonNameUnknown, "the provider does not tell under which node name the instance registers")
+		return refuse(ReasonNameUnknown, "the provider does not report the node name of the machine's instance")
 	case r.Wanted != name:
-		return refuse(ReasonWrongName, "it is for node %s, but the machine's is %s", quoted(r.Wanted), name)
+		return refuse(ReasonWrongName, "the request is for node %s, but the machine's node name is %s", quote(r.Wanted), name)
 	case f.OtherMachine != nil:
-		return refuse(ReasonNameInUse, "machine %s has the node name %s, too, and had it first",
+		return refuse(ReasonNameInUse, "machine %s also has the node name %s and takes precedence",
 			client.ObjectKeyFromObject(f.OtherMachine), name)
 	case f.Node != nil && (f.Node.ProviderID == "" || f.Node.ProviderID != m.NodeProviderID()):
-		return refuse(ReasonNameInUse, "node %s exists already and is not this machine's", name)
+		return refuse(ReasonNameInUse, "node %s already exists and does not belong to this machine", name)
 	}
 	return approve(ReasonMachineJoins, "The instance of machine %s joins with the machine's bootstrap token.",
 		client.ObjectKeyFromObject(m))
@@ -137,33 +139,34 @@ func (r request) decideNode(f Facts) Decision {
 	m := f.Machine
 	switch {
 	case m == nil:
-		return pass(ReasonNotOurs, "node %s is no machine's", r.Requester)
-	case !serves(f.Provider, m):
-		return pass(ReasonNotOurs, "node %s is a machine of another provider", r.Requester)
+		return ignore(ReasonNotOurs, "node %s does not belong to a machine", r.Requester)
+	case !servedBy(f.Provider, m):
+		return ignore(ReasonNotOurs, "node %s belongs to a machine of another provider", r.Requester)
 	case m.Status.NodeRef == nil || m.Status.NodeRef.Name != r.Requester:
-		return pass(ReasonNotPairedYet, "the machine is not paired with node %s yet", r.Requester)
+		return ignore(ReasonNotPairedYet, "the machine is not paired with node %s yet", r.Requester)
 	case f.Node == nil || f.Node.UID != m.Status.NodeRef.UID:
-		return pass(ReasonNotPairedYet, "the machine is paired with another node of the name %s", r.Requester)
+		return ignore(ReasonNotPairedYet, "the machine is paired with another node named %s", r.Requester)
 	case r.Fault != "":
 		return refuse(ReasonMalformed, "%s", r.Fault)
 	case r.Kind == kubeletcsr.Renewal:
 		return approve(ReasonNodeRenews, "The node of machine %s renews its client certificate.",
 			client.ObjectKeyFromObject(m))
 	}
-	others := r.others(f.Addresses)
+	unknown := r.unknownName(f.Addresses)
 	switch {
-	case others != "" && f.Addresses == nil:
-		return pass(ReasonAddressesNotKnown, "the addresses of the machine's instance are not known")
-	case others != "":
+	case unknown != "" && f.Addresses == nil:
+		return ignore(ReasonAddressesNotKnown, "the addresses of the machine's instance are not known")
+	case unknown != "":
 		return refuse(ReasonUnknownAddress,
-			"it is also for %s, which the provider does not know as an address of the instance", quoted(others))
+			"the request includes %s, which the provider does not report as an address of the instance", quote(unknown))
 	}
-	return approve(ReasonNodeServes, "The node of machine %s serves under its own addresses.",
+	return approve(ReasonNodeServes, "The node of machine %s requests a serving certificate for its own addresses.",
 		client.ObjectKeyFromObject(m))
 }
 
-// others returns the first name to serve under that is neither the node's nor among the addresses.
-func (r request) others(addresses []corev1.NodeAddress) string {
+// unknownName returns the first alternative name of the request that is neither the node's name nor one of the
+// addresses. It returns "" if all are known.
+func (r request) unknownName(addresses []corev1.NodeAddress) string {
 	names, ips := []string{r.Requester}, []netip.Addr(nil)
 	for _, a := range addresses {
 		switch a.Type {
@@ -188,8 +191,9 @@ func (r request) others(addresses []corev1.NodeAddress) string {
 	return ""
 }
 
-// serves reports whether the Machine is the provider's, by the label that each has before its instance is asked for.
-func serves(provider string, m *v1beta1.Machine) bool {
+// servedBy reports whether the Machine belongs to the provider. Every Machine gets the provider's label before its
+// instance is created.
+func servedBy(provider string, m *v1beta1.Machine) bool {
 	name := m.Labels[v1beta1.LabelProvider]
 	if name == "" && m.Status.Instance != nil {
 		name = m.Status.Instance.Provider
@@ -197,11 +201,11 @@ func serves(provider string, m *v1beta1.Machine) bool {
 	return name != "" && name == provider
 }
 
-// quoted makes a name from a request fit for a message.
-func quoted(name string) string {
-	const most = 80
-	if len(name) > most {
-		name = name[:most] + "…"
+// quote quotes a name from a request for a message, and truncates it.
+func quote(name string) string {
+	const maxLength = 80
+	if len(name) > maxLength {
+		name = name[:maxLength] + "…"
 	}
 	return fmt.Sprintf("%q", name)
 }

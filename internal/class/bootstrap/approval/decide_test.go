@@ -23,7 +23,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// launched is a machine whose instance exists and has not joined.
+// launched is a Machine whose instance exists and has not joined.
 func launched(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m", UID: "uid-m",
@@ -41,7 +41,7 @@ func joined(m *v1beta1.Machine) { m.Status.NodeRef = &v1beta1.NodeRef{Name: "n1"
 
 func deleting(m *v1beta1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: now} }
 
-func others(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" }
+func ofOtherProvider(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" }
 
 func joining(changes ...func(*Facts)) Facts {
 	f := Facts{
@@ -75,7 +75,7 @@ func withAddresses(f *Facts) {
 }
 
 // Rule: client-certificate-for-token-bearer.
-func TestAJoinIsApprovedForExactlyTheMachineOfTheToken(t *testing.T) {
+func TestDecideJoin(t *testing.T) {
 	const encipherment = certificatesv1.UsageKeyEncipherment
 	for _, tc := range []struct {
 		name    string
@@ -83,74 +83,74 @@ func TestAJoinIsApprovedForExactlyTheMachineOfTheToken(t *testing.T) {
 		facts   Facts
 		want    Reason
 	}{
-		{"as it should be", csrtest.ForClient("n1").ByToken(t), joining(), ReasonMachineJoins},
+		{"valid", csrtest.ForClient("n1").ByToken(t), joining(), ReasonMachineJoins},
 		{"with the usage of an RSA key",
 			csrtest.ForClient("n1", csrtest.Usages(encipherment, certificatesv1.UsageDigitalSignature,
 				certificatesv1.UsageClientAuth)).ByToken(t), joining(), ReasonMachineJoins},
-		{"again, after it registered and before it was paired", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
+		{"again, after the Node registered and before it was paired", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
 			f.Node = &Node{UID: "x", ProviderID: "acme:///1"}
 		}), ReasonMachineJoins},
 
 		{"no such token", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token = nil }), ReasonTokenUnknown},
-		{"a token of no machine", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Owner, f.Machine = "", nil }),
+		{"a token without a machine", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Owner, f.Machine = "", nil }),
 			ReasonTokenUnknown},
 		{"no such machine", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Machine = nil }), ReasonMachineGone},
-		{"a machine of the same name", csrtest.ForClient("n1").ByToken(t),
+		{"another machine with the same name", csrtest.ForClient("n1").ByToken(t),
 			joining(withMachine(func(m *v1beta1.Machine) { m.UID = "uid-other" })), ReasonMachineGone},
 		{"a deleted machine", csrtest.ForClient("n1").ByToken(t), joining(withMachine(deleting)), ReasonMachineGone},
-		{"another provider's machine", csrtest.ForClient("n1").ByToken(t), joining(withMachine(others)), ReasonNotOurs},
-		{"a machine that nobody has claimed", csrtest.ForClient("n1").ByToken(t),
+		{"another provider's machine", csrtest.ForClient("n1").ByToken(t), joining(withMachine(ofOtherProvider)), ReasonNotOurs},
+		{"a machine without a provider", csrtest.ForClient("n1").ByToken(t),
 			joining(withMachine(func(m *v1beta1.Machine) { m.Labels = nil })), ReasonNotOurs},
-		{"a former attempt", csrtest.ForClient("n1").ByToken(t),
+		{"an earlier attempt", csrtest.ForClient("n1").ByToken(t),
 			joining(withMachine(func(m *v1beta1.Machine) {
 				m.Status.Launch = &v1beta1.LaunchStatus{Attempt: 2}
 			})), ReasonTokenOutdated},
 		{"an expired token", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Expires = now }),
 			ReasonTokenExpired},
-		{"a token without an end", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Expires = time.Time{} }),
+		{"a token without an expiration", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Expires = time.Time{} }),
 			ReasonTokenExpired},
 		{"a machine that has joined", csrtest.ForClient("n1").ByToken(t), joining(withMachine(joined)), ReasonAlreadyJoined},
-		{"before the status is written", csrtest.ForClient("n1").ByToken(t),
+		{"before the status contains the instance", csrtest.ForClient("n1").ByToken(t),
 			joining(withMachine(func(m *v1beta1.Machine) { m.Status.Instance = nil })), ReasonNameNotKnownYet},
-		{"a provider that does not tell the name", csrtest.ForClient("n1").ByToken(t),
+		{"a provider that does not report the name", csrtest.ForClient("n1").ByToken(t),
 			joining(withMachine(func(m *v1beta1.Machine) { m.Status.Instance.NodeName = "" })), ReasonNameUnknown},
 		{"another node's name", csrtest.ForClient("n2").ByToken(t), joining(), ReasonWrongName},
-		{"a name that is another machine's", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
+		{"a name of another machine", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
 			f.OtherMachine = launched(joined)
 		}), ReasonNameInUse},
-		{"a name that is another node's", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
+		{"a name of another node", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
 			f.Node = &Node{UID: "x", ProviderID: "acme:///2"}
 		}), ReasonNameInUse},
-		{"a name that is a node's of unknown origin", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
+		{"a name of a node without a provider ID", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) {
 			f.Node = &Node{UID: "x"}
 		}), ReasonNameInUse},
 
 		{"an administrator's group", csrtest.ForClient("n1", csrtest.Organizations("system:masters")).ByToken(t), joining(), ReasonMalformed},
-		{"one more group", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).ByToken(t), joining(),
+		{"an additional group", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).ByToken(t), joining(),
 			ReasonMalformed},
 		{"no group", csrtest.ForClient("n1", csrtest.Organizations()).ByToken(t), joining(), ReasonMalformed},
 		{"the group twice", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:nodes")).ByToken(t), joining(),
 			ReasonMalformed},
 		{"a second name", csrtest.ForClient("n1", csrtest.Attribute(asn1.ObjectIdentifier{2, 5, 4, 3}, "system:node:n2"),
 			csrtest.Attribute(asn1.ObjectIdentifier{2, 5, 4, 3}, "system:node:n1")).ByToken(t), joining(), ReasonMalformed},
-		{"an attribute more", csrtest.ForClient("n1", csrtest.Attribute(asn1.ObjectIdentifier{2, 5, 4, 11}, "unit")).ByToken(t), joining(),
+		{"an additional attribute", csrtest.ForClient("n1", csrtest.Attribute(asn1.ObjectIdentifier{2, 5, 4, 11}, "unit")).ByToken(t), joining(),
 			ReasonMalformed},
-		{"a person's name", csrtest.ForClient("n1", csrtest.CommonName("admin")).ByToken(t), joining(), ReasonMalformed},
+		{"another user's name", csrtest.ForClient("n1", csrtest.CommonName("admin")).ByToken(t), joining(), ReasonMalformed},
 		{"no name", csrtest.ForClient("n1", csrtest.CommonName("")).ByToken(t), joining(), ReasonMalformed},
-		{"a name that no node has", csrtest.ForClient("N1/../x").ByToken(t), joining(), ReasonMalformed},
+		{"an invalid node name", csrtest.ForClient("N1/../x").ByToken(t), joining(), ReasonMalformed},
 		{"alternative names", csrtest.ForClient("n1", csrtest.DNSNames("kubernetes.default")).ByToken(t), joining(), ReasonMalformed},
-		{"an alternative name of a hidden form", csrtest.ForClient("n1", csrtest.OtherName(t, "n1")).ByToken(t), joining(), ReasonMalformed},
+		{"an alternative name that Go does not parse", csrtest.ForClient("n1", csrtest.OtherName(t, "n1")).ByToken(t), joining(), ReasonMalformed},
 		{"a certificate authority", csrtest.ForClient("n1", csrtest.CertificateAuthority(t)).ByToken(t), joining(), ReasonMalformed},
 		{"server usages", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageDigitalSignature,
 			certificatesv1.UsageServerAuth)).ByToken(t), joining(), ReasonMalformed},
-		{"one usage more", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth,
+		{"an additional usage", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth,
 			certificatesv1.UsageServerAuth)).ByToken(t), joining(), ReasonMalformed},
-		{"one usage less", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageClientAuth)).ByToken(t), joining(), ReasonMalformed},
+		{"a missing usage", csrtest.ForClient("n1", csrtest.Usages(certificatesv1.UsageClientAuth)).ByToken(t), joining(), ReasonMalformed},
 
-		{"not a token's group", csrtest.ForClient("n1").By(t, "system:bootstrap:abcdef"), joining(), ReasonNotOurs},
-		{"not a token's form", csrtest.ForClient("n1").By(t, "system:bootstrap:../abc", "system:bootstrappers"), joining(),
+		{"a requester without the group of tokens", csrtest.ForClient("n1").By(t, "system:bootstrap:abcdef"), joining(), ReasonNotOurs},
+		{"a requester with an invalid token id", csrtest.ForClient("n1").By(t, "system:bootstrap:../abc", "system:bootstrappers"), joining(),
 			ReasonNotOurs},
-		{"a person", csrtest.ForClient("n1").By(t, "admin", "system:masters"), joining(), ReasonNotOurs},
+		{"another user", csrtest.ForClient("n1").By(t, "admin", "system:masters"), joining(), ReasonNotOurs},
 		{"a serving certificate", csrtest.ForServing("n1", []string{"n1"}, nil).ByToken(t), joining(), ReasonNotOurs},
 		{"another signer", csrtest.ForClient("n1", func(d *csrtest.Draft) {
 			d.Signer = certificatesv1.KubeAPIServerClientSignerName
@@ -161,7 +161,7 @@ func TestAJoinIsApprovedForExactlyTheMachineOfTheToken(t *testing.T) {
 }
 
 // Rule: client-certificate-for-token-bearer.
-func TestANodeIsApprovedForItselfOnly(t *testing.T) {
+func TestDecideNode(t *testing.T) {
 	own, ips := []string{"n1"}, []string{"10.0.0.5"}
 	for _, tc := range []struct {
 		name    string
@@ -173,42 +173,42 @@ func TestANodeIsApprovedForItselfOnly(t *testing.T) {
 		{"a renewal while the machine drains", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine(joined, deleting)),
 			ReasonNodeRenews},
 		{"another node's identity", csrtest.ForClient("n2").ByNode(t, "n1"), running(), ReasonMalformed},
-		{"a renewal with one more group", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).ByNode(t, "n1"),
+		{"a renewal with an additional group", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).ByNode(t, "n1"),
 			running(), ReasonMalformed},
 		{"a renewal with alternative names", csrtest.ForClient("n1", csrtest.DNSNames("n1")).ByNode(t, "n1"), running(), ReasonMalformed},
-		{"a node of no machine", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Machine = nil }), ReasonNotOurs},
-		{"a node of another provider", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine(joined, others)), ReasonNotOurs},
-		{"before it is paired", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine()), ReasonNotPairedYet},
-		{"a node made anew", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node.UID = "other" }),
+		{"a node without a machine", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Machine = nil }), ReasonNotOurs},
+		{"a node of another provider", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine(joined, ofOtherProvider)), ReasonNotOurs},
+		{"before the Node is paired", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine()), ReasonNotPairedYet},
+		{"a recreated node", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node.UID = "other" }),
 			ReasonNotPairedYet},
-		{"a node that is gone", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node = nil }),
+		{"a node that does not exist", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node = nil }),
 			ReasonNotPairedYet},
-		{"without a node's group", csrtest.ForClient("n1").By(t, "system:node:n1"), running(), ReasonNotOurs},
+		{"without the group of nodes", csrtest.ForClient("n1").By(t, "system:node:n1"), running(), ReasonNotOurs},
 
-		{"serving under its name and address", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(withAddresses),
+		{"serving with its name and address", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(withAddresses),
 			ReasonNodeServes},
-		{"serving under everything it has", csrtest.ForServing("n1", []string{"n1", "n1.internal.example"},
+		{"serving with all its names and addresses", csrtest.ForServing("n1", []string{"n1", "n1.internal.example"},
 			[]string{"10.0.0.5", "2001:db8::5"}).ByNode(t, "n1"), running(withAddresses), ReasonNodeServes},
-		{"serving under its name alone, the provider not asked", csrtest.ForServing("n1", own, nil).ByNode(t, "n1"), running(),
+		{"serving with its name only, provider not asked", csrtest.ForServing("n1", own, nil).ByNode(t, "n1"), running(),
 			ReasonNodeServes},
-		{"serving, before the provider was asked", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(),
+		{"serving, provider not asked yet", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(),
 			ReasonAddressesNotKnown},
-		{"serving, the provider knows no address", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(func(f *Facts) {
+		{"serving, provider knows no addresses", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(func(f *Facts) {
 			f.Addresses = []corev1.NodeAddress{}
 		}), ReasonUnknownAddress},
-		{"serving under another's address", csrtest.ForServing("n1", own, []string{"10.0.0.5", "10.0.0.6"}).ByNode(t, "n1"),
+		{"serving with another node's address", csrtest.ForServing("n1", own, []string{"10.0.0.5", "10.0.0.6"}).ByNode(t, "n1"),
 			running(withAddresses), ReasonUnknownAddress},
-		{"serving under another's name", csrtest.ForServing("n1", []string{"n1", "kubernetes.default.svc"}, ips).ByNode(t, "n1"),
+		{"serving with another name", csrtest.ForServing("n1", []string{"n1", "kubernetes.default.svc"}, ips).ByNode(t, "n1"),
 			running(withAddresses), ReasonUnknownAddress},
-		{"serving under an address written as a name", csrtest.ForServing("n1", []string{"10.0.0.6"}, nil).ByNode(t, "n1"),
+		{"serving with an address as a DNS name", csrtest.ForServing("n1", []string{"10.0.0.6"}, nil).ByNode(t, "n1"),
 			running(withAddresses), ReasonUnknownAddress},
-		{"serving under any name", csrtest.ForServing("n1", []string{"*"}, nil).ByNode(t, "n1"), running(withAddresses),
+		{"serving with a wildcard", csrtest.ForServing("n1", []string{"*"}, nil).ByNode(t, "n1"), running(withAddresses),
 			ReasonUnknownAddress},
-		{"serving under nothing", csrtest.ForServing("n1", nil, nil).ByNode(t, "n1"), running(withAddresses), ReasonMalformed},
+		{"serving without names", csrtest.ForServing("n1", nil, nil).ByNode(t, "n1"), running(withAddresses), ReasonMalformed},
 		{"serving with an e-mail address", csrtest.ForServing("n1", own, nil, csrtest.Email).ByNode(t, "n1"), running(withAddresses),
 			ReasonMalformed},
 		{"serving with a URI", csrtest.ForServing("n1", own, nil, csrtest.URI).ByNode(t, "n1"), running(withAddresses), ReasonMalformed},
-		{"serving with a name of a hidden form", csrtest.ForServing("n1", own, nil, csrtest.OtherName(t, "n1")).ByNode(t, "n1"),
+		{"serving with a name that Go does not parse", csrtest.ForServing("n1", own, nil, csrtest.OtherName(t, "n1")).ByNode(t, "n1"),
 			running(withAddresses), ReasonMalformed},
 		{"serving as another node", csrtest.ForServing("n2", own, nil).ByNode(t, "n1"), running(withAddresses), ReasonMalformed},
 		{"serving with client usages",
@@ -227,31 +227,31 @@ func check(t *testing.T, csr *certificatesv1.CertificateSigningRequest, f Facts,
 	approved := []Reason{ReasonMachineJoins, ReasonNodeRenews, ReasonNodeServes}
 	quiet := []Reason{ReasonNotOurs, ReasonMachineGone, ReasonNameNotKnownYet, ReasonNotPairedYet, ReasonAddressesNotKnown}
 	if got.Reason != want {
-		t.Errorf("decided %s (%s), want %s", got.Reason, got.Message, want)
+		t.Errorf("reason %s (%s), want %s", got.Reason, got.Message, want)
 	}
 	if got.Approve != slices.Contains(approved, got.Reason) || got.Message == "" {
-		t.Errorf("decided %+v", got)
+		t.Errorf("decision %+v does not match its reason, or has no message", got)
 	}
 	if got.Report == (got.Approve || slices.Contains(quiet, got.Reason)) {
-		t.Errorf("tell is %v for %s", got.Report, got.Reason)
+		t.Errorf("Report is %v for reason %s", got.Report, got.Reason)
 	}
 }
 
-func TestWhatIsNotOneSignedRequestIsMalformed(t *testing.T) {
+func TestMalformedRequests(t *testing.T) {
 	good := csrtest.ForClient("n1").PEM(t)
 	block, _ := pem.Decode(good)
 	broken := bytes.Clone(block.Bytes)
 	broken[len(broken)-1] ^= 1
 	for name, request := range map[string][]byte{
-		"nothing":            nil,
-		"no PEM":             []byte("not PEM"),
-		"padded to any size": append(bytes.Clone(good), bytes.Repeat([]byte("\n"), kubeletcsr.MaxRequest)...),
-		"a certificate":      pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes}),
-		"two":                append(bytes.Clone(good), csrtest.ForClient("n2").PEM(t)...),
-		"garbage in it": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST",
+		"empty":         nil,
+		"not PEM":       []byte("not PEM"),
+		"too large":     append(bytes.Clone(good), bytes.Repeat([]byte("\n"), kubeletcsr.MaxRequest)...),
+		"a certificate": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes}),
+		"two requests":  append(bytes.Clone(good), csrtest.ForClient("n2").PEM(t)...),
+		"invalid DER": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST",
 			Bytes: []byte{0x30, 0x03, 1, 2, 3}}),
 		"a broken signature": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: broken}),
-		"a name put in later": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST",
+		"a name changed after signing": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST",
 			Bytes: bytes.Replace(block.Bytes, []byte("node:n1"), []byte("node:n2"), 1)}),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestWhatIsNotOneSignedRequestIsMalformed(t *testing.T) {
 	}
 }
 
-func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
+func TestPending(t *testing.T) {
 	type condition = certificatesv1.CertificateSigningRequestCondition
 	with := func(conditions ...condition) *certificatesv1.CertificateSigningRequest {
 		csr := csrtest.ForClient("n1").ByToken(t)
@@ -271,13 +271,13 @@ func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
 	}
 	signed := with()
 	signed.Status.Certificate = []byte("x")
-	others := with()
-	others.Spec.SignerName = "example.com/signer"
+	otherSigner := with()
+	otherSigner.Spec.SignerName = "example.com/signer"
 	for name, tc := range map[string]struct {
 		csr  *certificatesv1.CertificateSigningRequest
 		want bool
 	}{
-		"open": {with(), true},
+		"undecided": {with(), true},
 		"approved": {with(certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved,
 			Status: corev1.ConditionTrue}), false},
 		"denied": {with(certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateDenied,
@@ -285,11 +285,11 @@ func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
 		"failed": {with(certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed,
 			Status: corev1.ConditionTrue}), false},
 		"signed":         {signed, false},
-		"another signer": {others, false},
+		"another signer": {otherSigner, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := kubeletcsr.Pending(tc.csr); got != tc.want {
-				t.Errorf("Pending = %v", got)
+				t.Errorf("Pending = %v, want %v", got, tc.want)
 			}
 			transformed, err := Transform(tc.csr.DeepCopy())
 			if err != nil {
@@ -297,14 +297,14 @@ func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
 			}
 			stored := transformed.(*certificatesv1.CertificateSigningRequest)
 			if kubeletcsr.Pending(stored) != tc.want || (len(stored.Spec.Request) > 0) != tc.want {
-				t.Errorf("after the transform: pending %v, request of %d bytes", kubeletcsr.Pending(stored), len(stored.Spec.Request))
+				t.Errorf("after Transform: pending %v, request of %d bytes", kubeletcsr.Pending(stored), len(stored.Spec.Request))
 			}
 		})
 	}
 }
 
-// FuzzDecide feeds hostile requests to a world in which a good one would be approved: nothing may panic, and whatever
-// is approved must be for the machine's node and its addresses.
+// FuzzDecide decides about arbitrary requests with facts that allow an approval. No request may cause a panic. An
+// approved request must be for the machine's node and its addresses.
 func FuzzDecide(f *testing.F) {
 	f.Add(csrtest.ForClient("n1").PEM(f), true)
 	f.Add(csrtest.ForClient("n2").PEM(f), true)
@@ -329,8 +329,8 @@ func FuzzDecide(f *testing.F) {
 		}
 		r := readRequest(csr)
 		addresses := []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("2001:db8::5")}
-		others := slices.ContainsFunc(r.IPs, func(ip netip.Addr) bool { return !slices.Contains(addresses, ip) })
-		if r.Wanted != "n1" || r.Fault != "" || others || join && len(r.DNS)+len(r.IPs) > 0 {
+		unknown := slices.ContainsFunc(r.IPs, func(ip netip.Addr) bool { return !slices.Contains(addresses, ip) })
+		if r.Wanted != "n1" || r.Fault != "" || unknown || join && len(r.DNS)+len(r.IPs) > 0 {
 			t.Errorf("approved %+v", r)
 		}
 	})

@@ -1,13 +1,14 @@
-// Package approval approves the certificate requests of kubelets, each bound to one Machine.
+// Package approval approves the certificate requests of kubelets. Each approval is bound to one Machine.
 //
-// A kubelet asks for three kinds of certificate: a client certificate with its bootstrap token when it joins, a
-// client certificate with the old one when that comes to its end, and, where its configuration reports it, serving
-// certificates. The first is approved for the instance of the Machine that the token was made for and under the name
-// that the provider says it will have; the others for the Node that a Machine is paired with, and the last only for
-// the addresses that the provider itself gives the instance.
+// Kubelets request three kinds of certificates. To join, a kubelet requests a client certificate with the bootstrap
+// token. Before that certificate expires, it requests a new one with the current one. If its configuration enables it,
+// it also requests serving certificates.
 //
-// What is not approved is left pending and never denied: another approver may know better, and a request that came
-// before its time is approved when the time has come. Decide is the rule, as a pure function; Reconciler gathers the
-// facts for it from caches, and reads those that an approval hangs on once more from the API servers before it
-// approves.
+// The first kind is approved for the instance of the token's Machine, and only for the node name that the provider
+// reports for it. The other kinds are approved for Nodes that are paired with a Machine. A serving certificate is
+// approved only for addresses that the provider reports for the instance.
+//
+// Requests that are not approved are left pending and never denied. Another approver may have more information, and a
+// request that arrived too early is approved later. Decide is the rule, as a pure function. Reconciler gathers the
+// facts for it from caches. Before it approves, it reads the important facts again from the API servers.
 package approval

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// gather collects what a request is judged by, all but the addresses: those cost a call to the provider.
+// gather collects the facts for a decision except the addresses, because those require a call to the provider.
 func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error) {
 	f := Facts{Now: r.Clock.Now(), Provider: r.Provider}
 	name := request.Requester
@@ -37,20 +37,20 @@ func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error)
 	if name == "" {
 		return f, nil
 	}
-	machines, err := r.machinesOf(ctx, name)
+	machines, err := r.machinesByNodeName(ctx, name)
 	if err != nil {
 		return Facts{}, err
 	}
 	if request.Kind == kubeletcsr.Join {
-		f.OtherMachine = betterClaim(machines, f.Machine)
-	} else if m := paired(machines, name); m != nil {
+		f.OtherMachine = precedingMachine(machines, f.Machine)
+	} else if m := machineOf(machines, name); m != nil {
 		f.Machine = m.DeepCopy()
 	}
 	f.Node, err = nodeFrom(ctx, r.Cache, name)
 	return f, err
 }
 
-// nodeFrom reads what counts of a Node, nil if there is none.
+// nodeFrom reads a Node, and returns nil if there is none.
 func nodeFrom(ctx context.Context, reader client.Reader, name string) (*Node, error) {
 	node := &corev1.Node{}
 	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node); {
@@ -62,13 +62,13 @@ func nodeFrom(ctx context.Context, reader client.Reader, name string) (*Node, er
 	return &Node{UID: node.UID, ProviderID: node.Spec.ProviderID}, nil
 }
 
-// otherNow returns the conflicting Node of a Machine among those that the cache has under the name, each as it is at
-// the API server.
-func (r *Reconciler) otherNow(ctx context.Context, name string, m *v1beta1.Machine) (*v1beta1.Machine, error) {
+// liveOtherMachine returns another Machine that takes precedence over m for the node name. It finds the Machines with
+// that name in the cache, and reads each from the API server.
+func (r *Reconciler) liveOtherMachine(ctx context.Context, name string, m *v1beta1.Machine) (*v1beta1.Machine, error) {
 	if m == nil {
 		return nil, nil
 	}
-	cached, err := r.machinesOf(ctx, name)
+	cached, err := r.machinesByNodeName(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -80,18 +80,19 @@ func (r *Reconciler) otherNow(ctx context.Context, name string, m *v1beta1.Machi
 		other := v1beta1.Machine{}
 		err := r.Live.Get(ctx, client.ObjectKeyFromObject(&cached[i]), &other)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("read machine %s, which has the node name %s too: %w",
+			return nil, fmt.Errorf("read machine %s, which also has the node name %s: %w",
 				client.ObjectKeyFromObject(&cached[i]), name, err)
 		}
 		if err == nil && index.NodeName(&other) == name {
 			live = append(live, other)
 		}
 	}
-	return betterClaim(live, m), nil
+	return precedingMachine(live, m), nil
 }
 
-// machinesOf lists the Machines that are the Node of that name, or expect to become it. They must not be changed.
-func (r *Reconciler) machinesOf(ctx context.Context, node string) ([]v1beta1.Machine, error) {
+// machinesByNodeName lists the Machines that are paired with this Node or whose instance will register it. Callers must
+// not change the Machines.
+func (r *Reconciler) machinesByNodeName(ctx context.Context, node string) ([]v1beta1.Machine, error) {
 	list := &v1beta1.MachineList{}
 	if err := r.Machines.List(ctx, list, client.MatchingFields{index.MachineByNodeName: node},
 		client.UnsafeDisableDeepCopy); err != nil {
@@ -100,8 +101,9 @@ func (r *Reconciler) machinesOf(ctx context.Context, node string) ([]v1beta1.Mac
 	return list.Items, nil
 }
 
-// paired returns the Machine that is the Node of that name or, where there is none yet, one that expects to become it.
-func paired(machines []v1beta1.Machine, node string) *v1beta1.Machine {
+// machineOf returns the Machine that is paired with the Node. If there is none yet, it returns one whose instance will
+// register the Node.
+func machineOf(machines []v1beta1.Machine, node string) *v1beta1.Machine {
 	var expecting *v1beta1.Machine
 	for i := range machines {
 		m := &machines[i]
@@ -113,9 +115,10 @@ func paired(machines []v1beta1.Machine, node string) *v1beta1.Machine {
 	return expecting
 }
 
-// betterClaim returns a Machine other than m, of those with the same node name, whose claim to it is better: it is
-// that Node, or it is older. One that is being deleted has none, only its Node while that is there.
-func betterClaim(machines []v1beta1.Machine, m *v1beta1.Machine) *v1beta1.Machine {
+// precedingMachine returns one of the Machines with the same node name that takes precedence over m, nil if there is
+// none. A Machine takes precedence if it is paired with its Node or is older than m. A Machine that is being deleted
+// never does: its Node counts while it exists.
+func precedingMachine(machines []v1beta1.Machine, m *v1beta1.Machine) *v1beta1.Machine {
 	if m == nil {
 		return nil
 	}

@@ -10,87 +10,87 @@ import (
 )
 
 const (
-	// addressesFresh is how long what the provider said of an instance's addresses is good for an approval, and how
-	// often it is asked at most, whatever a node does.
-	addressesFresh = 5 * time.Minute
-	// askAgain is when the provider is asked again after an error.
-	askAgain = 30 * time.Second
-	// reportedFor is how long a person is not reported the same of the same machine again: Kubernetes removes a request
-	// that stays pending after a day.
-	reportedFor = 24 * time.Hour
+	// answerValid is how long the provider's answer about an instance's addresses can be used for approvals. It also
+	// limits how often the provider is asked, however many requests a node sends.
+	answerValid = 5 * time.Minute
+	// answerRetry is how soon the provider is asked again after an error or an answer without IP addresses.
+	answerRetry = 30 * time.Second
+	// reportInterval is how often the same reason is reported on the same machine. Kubernetes deletes a pending request
+	// after a day.
+	reportInterval = 24 * time.Hour
 )
 
-// state is all that a Reconciler keeps between requests. Losing it costs a call to the provider and a second event.
+// state is what a Reconciler remembers between requests. After a restart it is empty, which costs another call to the
+// provider and another event.
 type state struct {
-	mu       sync.Mutex
-	readings map[types.UID]reading
-	reported map[telling]time.Time
-	swept    time.Time
-	// rejections are the requests that are left pending and are in the condition of a Machine, by their names.
+	mu        sync.Mutex
+	answers   map[types.UID]answer
+	reported  map[report]time.Time
+	lastSweep time.Time
+	// rejections are the pending requests that are reported in the condition of a Machine, by their names.
 	rejections map[string]rejection
 }
 
-// rejection is what the condition of a Machine says of a request that is left pending.
+// rejection is a pending request that is reported in the condition of a Machine.
 type rejection struct {
 	machine         types.NamespacedName
 	uid             types.UID
 	reason, message string
 }
 
-// reading is what the provider said of an instance's addresses. addresses is nil where it failed to.
-type reading struct {
+// answer is the provider's answer about the addresses of an instance. addresses is nil if the call failed.
+type answer struct {
 	addresses []corev1.NodeAddress
 	until     time.Time
 }
 
-// telling is what a person was reported: why a request of a machine is left pending.
-type telling struct {
+// report identifies an event: the machine, and why its request is left pending.
+type report struct {
 	machine types.UID
 	reason  Reason
 }
 
 func newState() *state {
-	return &state{readings: map[types.UID]reading{}, reported: map[telling]time.Time{},
+	return &state{answers: map[types.UID]answer{}, reported: map[report]time.Time{},
 		rejections: map[string]rejection{}}
 }
 
-// reading returns what is kept about a machine's addresses and still holds.
-func (m *state) reading(machine types.UID, now time.Time) (reading, bool) {
+// cachedAnswer returns the provider's last answer about a machine's addresses. ok is false if it is no longer valid.
+func (m *state) cachedAnswer(machine types.UID, now time.Time) (a answer, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, ok := m.readings[machine]
-	return r, ok && now.Before(r.until)
+	a, ok = m.answers[machine]
+	return a, ok && now.Before(a.until)
 }
 
-func (m *state) remember(machine types.UID, r reading, now time.Time) {
+func (m *state) storeAnswer(machine types.UID, a answer, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweep(now)
-	m.readings[machine] = r
+	m.answers[machine] = a
 }
 
-// firstTelling reports whether a person has not been reported yet, and remembers that now they are.
-func (m *state) firstTelling(t telling, now time.Time) bool {
+// firstReport returns whether this has not been reported within reportInterval, and records it as reported.
+func (m *state) firstReport(r report, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweep(now)
-	if until, ok := m.reported[t]; ok && now.Before(until) {
+	if until, ok := m.reported[r]; ok && now.Before(until) {
 		return false
 	}
-	m.reported[t] = now.Add(reportedFor)
+	m.reported[r] = now.Add(reportInterval)
 	return true
 }
 
-// refused notes that a request is left pending.
-func (m *state) refused(request string, r rejection) {
+// addRejection records that a request is left pending.
+func (m *state) addRejection(request string, r rejection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rejections[request] = r
 }
 
-// refusedOf returns the names of the requests of a Machine that are left pending, sorted, and what is known of the
-// first.
-func (m *state) refusedOf(machine types.NamespacedName) (requests []string, first rejection) {
+// rejectionsOf returns the names of a Machine's rejected requests, sorted, and the rejection of the first.
+func (m *state) rejectionsOf(machine types.NamespacedName) (requests []string, first rejection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.rejections {
@@ -105,8 +105,8 @@ func (m *state) refusedOf(machine types.NamespacedName) (requests []string, firs
 	return requests, first
 }
 
-// ended forgets a request. It reports whether it was known.
-func (m *state) ended(request string) (r rejection, known bool) {
+// removeRejection removes the rejection of a request. known is false if there was none.
+func (m *state) removeRejection(request string) (r rejection, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, known = m.rejections[request]
@@ -114,20 +114,20 @@ func (m *state) ended(request string) (r rejection, known bool) {
 	return r, known
 }
 
-// sweep drops what has ended, now and then.
+// sweep deletes entries that are no longer valid, at most once per answerValid.
 func (m *state) sweep(now time.Time) {
-	if now.Sub(m.swept) < addressesFresh {
+	if now.Sub(m.lastSweep) < answerValid {
 		return
 	}
-	m.swept = now
-	for uid, r := range m.readings {
-		if !now.Before(r.until) {
-			delete(m.readings, uid)
+	m.lastSweep = now
+	for uid, a := range m.answers {
+		if !now.Before(a.until) {
+			delete(m.answers, uid)
 		}
 	}
-	for t, until := range m.reported {
+	for r, until := range m.reported {
 		if !now.Before(until) {
-			delete(m.reported, t)
+			delete(m.reported, r)
 		}
 	}
 }

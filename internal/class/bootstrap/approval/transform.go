@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Transform drops from a CertificateSigningRequest what is not used: of one that is decided, or for another signer, all
-// but who asked for what. It is a cache.TransformFunc.
+// Transform removes the unused fields of a CertificateSigningRequest. If it is decided or for another signer, only the
+// requester, the signer and the status remain. Transform is a cache.TransformFunc.
 func Transform(object any) (any, error) {
 	csr, ok := object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
@@ -22,25 +22,24 @@ func Transform(object any) (any, error) {
 	csr.ManagedFields, csr.Annotations, csr.Labels = nil, nil, nil
 	csr.Spec.Extra = nil
 	if len(csr.Spec.Request) > kubeletcsr.MaxRequest {
-		// Whoever may join can fill them up to the megabyte that the API server admits. One byte too many is kept, so that
-		// it is still seen to be too long.
+		// Any client that can join can send requests up to the API server's limit of one megabyte. Keep one byte more than
+		// MaxRequest, so that the request is still recognized as too large.
 		csr.Spec.Request = bytes.Clone(csr.Spec.Request[:kubeletcsr.MaxRequest+1])
 	}
 	if !pending {
 		csr.Spec.Request, csr.Spec.Groups, csr.Spec.Usages = nil, nil, nil
 	}
 	if kubeletcsr.Decided(csr) {
-		csr.Status.Certificate = nil // Without a condition it is what says that nothing must be done.
+		csr.Status.Certificate = nil // The conditions show that it is decided.
 	}
 	return csr, nil
 }
 
-// byNode is the index that finds pending requests by the names of nodes in them: the one that asks and the one asked
-// for.
+// byNode is the index of pending requests by the node names in them: the requesting node and the requested node.
 const byNode = "certificatesigningrequest.nodeName"
 
-// RegisterIndexes adds the index of CertificateSigningRequests to the target cluster's cache. It may be called once per
-// cache.
+// RegisterIndexes adds the index of CertificateSigningRequests to the target cluster's cache. It must be called only
+// once per cache.
 func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &certificatesv1.CertificateSigningRequest{}, byNode, func(o client.Object) []string {
 		csr := o.(*certificatesv1.CertificateSigningRequest)
@@ -55,7 +54,7 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// nodes are the names of nodes in a request, without repetition.
+// nodes returns the node names in a request, without duplicates.
 func (r request) nodes() []string {
 	var names []string
 	if r.Requester != "" {

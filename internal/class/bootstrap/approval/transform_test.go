@@ -10,7 +10,7 @@ import (
 )
 
 // Rule: approval-reads-live.
-func TestARequestThatIsTooLongIsNotCachedWhole(t *testing.T) {
+func TestTransformTruncatesLongRequest(t *testing.T) {
 	padded := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
 		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Username: "system:bootstrap:abcdef",
 		Groups: []string{"system:bootstrappers"}, Request: bytes.Repeat([]byte("x"), 1<<20),
@@ -25,6 +25,6 @@ func TestARequestThatIsTooLongIsNotCachedWhole(t *testing.T) {
 		t.Errorf("%d bytes are kept", n)
 	}
 	if got := readRequest(csr).Fault; got == "" || got != fault {
-		t.Errorf("judged as %q, and before as %q", got, fault)
+		t.Errorf("after Transform the fault is %q, and before it was %q", got, fault)
 	}
 }

@@ -23,42 +23,41 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Wiring returns a table for each signer, so that requests for which the provider is asked never hold up those for
-// which it is not: a request is triggered by itself, and by what changes the name or the pairing of a Machine or Node
-// with its name. synced reports whether the target cluster's cache was filled: before, nothing can be waiting for a
-// Machine.
+// Wiring returns one controller for each signer, so that requests that need a call to the provider never delay the
+// others. A request is reconciled when it changes, and when the node name or the pairing of a Machine or Node with its
+// name changes. synced reports whether the target cluster's cache is filled. Until then, no pending requests are known.
 func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
-	table := func(name, signer string) wiring.Controller {
-		waiting := waitingFor(r.Cache, signer, synced)
+	newController := func(name, signer string) wiring.Controller {
+		requestsOf := requestsByNode(r.Cache, signer, synced)
 		return wiring.Controller{
 			Name: name, Reconciler: r, Concurrency: r.Concurrency,
 			Watches: []wiring.Watch{
 				{Cluster: wiring.Target, Object: &certificatesv1.CertificateSigningRequest{}, Predicate: pendingOf(signer)},
 				{Object: &v1beta1.Machine{}, Predicate: machineChanged(),
 					Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-						requests := waiting(ctx, index.NodeName(o.(*v1beta1.Machine)))
-						// A request for another name than the machine's is not found by that.
-						refused, _ := r.state.refusedOf(client.ObjectKeyFromObject(o))
-						for _, name := range refused {
+						requests := requestsOf(ctx, index.NodeName(o.(*v1beta1.Machine)))
+						// Also add rejected requests for another name than the machine's. The index does not find those.
+						rejected, _ := r.state.rejectionsOf(client.ObjectKeyFromObject(o))
+						for _, name := range rejected {
 							requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 						}
 						return requests
 					})},
 				{Cluster: wiring.Target, Object: &corev1.Node{}, Predicate: nodeChanged(),
 					Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-						return waiting(ctx, o.GetName())
+						return requestsOf(ctx, o.GetName())
 					})},
 			},
 		}
 	}
 	return []wiring.Controller{
-		table("kubelet-client-certificate", certificatesv1.KubeAPIServerClientKubeletSignerName),
-		table("kubelet-serving-certificate", certificatesv1.KubeletServingSignerName),
+		newController("kubelet-client-certificate", certificatesv1.KubeAPIServerClientKubeletSignerName),
+		newController("kubelet-serving-certificate", certificatesv1.KubeletServingSignerName),
 	}
 }
 
-// pendingOf lets through the pending requests for a signer, and their end: they are decided or deleted. Other changes
-// of a request do not matter.
+// pendingOf selects events of pending requests for a signer, including their decision and deletion. Other changes of a
+// request do not matter.
 func pendingOf(signer string) predicate.Predicate {
 	pending := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
@@ -74,7 +73,7 @@ func pendingOf(signer string) predicate.Predicate {
 	}
 }
 
-// machineChanged lets through what an approval hangs on.
+// machineChanged selects changes of the fields on which an approval depends.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, okOld := e.ObjectOld.(*v1beta1.Machine)
@@ -105,7 +104,7 @@ func refOf(m *v1beta1.Machine) v1beta1.NodeRef {
 	return *m.Status.NodeRef
 }
 
-// nodeChanged lets through Nodes that come, go or get another identity.
+// nodeChanged selects Nodes that are created, deleted, or replaced, or get a provider ID.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, okOld := e.ObjectOld.(*corev1.Node)
@@ -114,8 +113,8 @@ func nodeChanged() predicate.Predicate {
 	}}
 }
 
-// waitingFor finds the pending requests for a signer in which a node is named.
-func waitingFor(cache client.Reader, signer string, synced func() bool) func(context.Context,
+// requestsByNode returns a function that finds the pending requests for a signer that contain a node name.
+func requestsByNode(cache client.Reader, signer string, synced func() bool) func(context.Context,
 	string) []reconcile.Request {
 	return func(ctx context.Context, node string) []reconcile.Request {
 		if node == "" || !synced() {
@@ -123,7 +122,7 @@ func waitingFor(cache client.Reader, signer string, synced func() bool) func(con
 		}
 		list := &certificatesv1.CertificateSigningRequestList{}
 		if err := cache.List(ctx, list, client.MatchingFields{byNode: node}, client.UnsafeDisableDeepCopy); err != nil {
-			logf.FromContext(ctx).Error(err, "Cannot find the certificate requests that an event concerns", "node", node)
+			logf.FromContext(ctx).Error(err, "Cannot list the certificate requests of a node", "node", node)
 			return nil
 		}
 		var out []reconcile.Request

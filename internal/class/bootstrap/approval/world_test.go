@@ -39,12 +39,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Kubernetes' own controllers sign what is approved here, and approve nothing.
+// TestMain starts kube-controller-manager too. It signs the approved requests, and approves none itself.
 func TestMain(m *testing.M) {
 	os.Exit(env.Main(m, controlplane.Options{WithControllerManager: true}))
 }
 
-// world is the approver of one provider, whose name is the test's namespace, on a real control plane.
+// world is the approver of one provider, on a real control plane. The provider's name is the test's namespace.
 type world struct {
 	*testing.T
 	client.WithWatch
@@ -61,13 +61,13 @@ func newWorld(t *testing.T) *world {
 	recorder := events.NewFakeRecorder(1000)
 	w := &world{T: t, WithWatch: env.Client(t), ns: env.Namespace(t), cloud: &cloud{}, events: recorder.Events}
 	w.tokens = bootstrap.Tokens{Client: w.WithWatch}
-	// As the chart does.
-	w.make(&rbacv1.ClusterRoleBinding{
+	// Grant the group of the tokens the right to request certificates, as the chart does.
+	w.create(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: w.ns},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: bootstrap.Group}},
 	})
-	// Late enough for a request of now to be reported at once.
+	// The clock is so late that new requests are reported at once.
 	w.clock = clocktesting.NewFakePassiveClock(time.Now().Add(time.Minute))
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		if err := index.RegisterMachines(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -95,7 +95,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// cloud is a provider that knows the addresses of its only instance.
+// cloud is a provider that reports the addresses of its only instance.
 type cloud struct {
 	mu        sync.Mutex
 	addresses []corev1.NodeAddress
@@ -129,21 +129,21 @@ func (c *cloud) calls() int {
 	return c.asked
 }
 
-// node is the name of a node that no other test uses.
+// node returns the name of a node that no other test uses.
 func (w *world) node(name string) string { return w.ns + "-" + name }
 
-// machine makes a Machine with an instance that will be the node of the same name.
+// machine creates a Machine with an instance that will register the node of the same name.
 func (w *world) machine(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.Helper()
-	m := w.bare(name, changes...)
+	m := w.machineWithoutStatus(name, changes...)
 	w.status(m, func(s *v1beta1.MachineStatus) {
 		s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: w.ns, NodeName: w.node(name)}
 	})
 	return m
 }
 
-// bare makes a Machine whose status nobody has written.
-func (w *world) bare(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
+// machineWithoutStatus creates a Machine whose status is empty.
+func (w *world) machineWithoutStatus(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.Helper()
 	m := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Labels: map[string]string{v1beta1.LabelProvider: w.ns},
@@ -154,11 +154,11 @@ func (w *world) bare(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Ma
 	for _, c := range changes {
 		c(m)
 	}
-	w.make(m)
+	w.create(m)
 	return m
 }
 
-func (w *world) make(o client.Object) {
+func (w *world) create(o client.Object) {
 	w.Helper()
 	if err := w.Create(w.Context(), o); err != nil {
 		w.Fatal(err)
@@ -181,16 +181,16 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 	}
 }
 
-// pair makes the Machine's Node and pairs them.
+// pair creates the Machine's Node and pairs them.
 func (w *world) pair(m *v1beta1.Machine) {
 	w.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node(m.Name)},
 		Spec: corev1.NodeSpec{ProviderID: m.Spec.ProviderID}}
-	w.make(node)
+	w.create(node)
 	w.status(m, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID} })
 }
 
-// token makes the bootstrap token of the Machine's current attempt, good for an hour.
+// token creates the bootstrap token of the Machine's current attempt. It is valid for an hour.
 func (w *world) token(m *v1beta1.Machine) bootstrap.Token {
 	w.Helper()
 	a := bootstrap.Attempt{Machine: client.ObjectKeyFromObject(m), UID: m.UID, Number: m.LaunchAttempt()}
@@ -228,8 +228,8 @@ func (w *world) client(config *rest.Config) client.Client {
 	return c
 }
 
-// post posts a request as somebody and returns its name. A token that was just made is known to the API server only a
-// moment later.
+// post creates a request with a client and returns its name. It retries while the API server does not know a new token
+// yet.
 func (w *world) post(as client.Client, d *csrtest.Draft) string {
 	w.Helper()
 	csr := d.Object(w)
@@ -243,7 +243,7 @@ func (w *world) post(as client.Client, d *csrtest.Draft) string {
 			return true, err
 		})
 	if err != nil {
-		w.Fatalf("post a request: %v", err)
+		w.Fatalf("create a request: %v", err)
 	}
 	return csr.Name
 }
@@ -254,7 +254,7 @@ func (w *world) wantSigned(name string, want Reason) {
 	env.Await(w, w.WithWatch, &certificatesv1.CertificateSigningRequestList{}, name+" to be signed",
 		func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
 			if len(l.Items) == 0 {
-				return false, "it is gone"
+				return false, "the request does not exist"
 			}
 			csr := l.Items[0]
 			return len(csr.Status.Certificate) > 0 && csr.Status.Conditions[0].Reason == string(want),
@@ -262,7 +262,7 @@ func (w *world) wantSigned(name string, want Reason) {
 		}, client.MatchingFields{"metadata.name": name})
 }
 
-// wantReported waits for the event that a request is left pending for a reason, and looks whether it is.
+// wantReported waits for the event that a request is left pending for this reason, and checks that it is pending.
 func (w *world) wantReported(name string, want Reason) {
 	w.Helper()
 	deadline := time.After(env.Patience)
@@ -273,24 +273,24 @@ func (w *world) wantReported(name string, want Reason) {
 			seen = append(seen, e)
 			if strings.Contains(e, EventReason) && strings.Contains(e, name) {
 				if !strings.Contains(e, "("+string(want)+")") {
-					w.Errorf("event %q, want the reason %s", e, want)
+					w.Errorf("event %q, want reason %s", e, want)
 				}
 				w.wantPending(name)
 				return
 			}
 		case <-deadline:
-			w.Fatalf("no event names %s; seen: %q", name, seen)
+			w.Fatalf("no event about %s; events: %q", name, seen)
 		}
 	}
 }
 
-// wantQuiet has the approver check a request, in vain and without an event.
+// wantQuiet reconciles a request, and checks that it is left pending without an event.
 func (w *world) wantQuiet(name string) {
 	w.Helper()
-	// The controllers look when the cache has it; this checks the API server itself, now.
-	now := *w.approver
-	now.Cache = w.WithWatch
-	if _, err := now.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
+	// The controllers process the request when it is in their cache. This approver reads it from the API server now.
+	live := *w.approver
+	live.Cache = w.WithWatch
+	if _, err := live.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
 		w.Fatal(err)
 	}
 	w.wantPending(name)

@@ -12,60 +12,62 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Joined is a client certificate that was issued to the bearer of a bootstrap token, whoever approved it.
+// Joined describes a client certificate that was issued to the bearer of a bootstrap token, regardless of its approver.
 type Joined struct {
-	// TokenID is that of the token.
+	// TokenID is the id of the token.
 	TokenID string
-	// At is when the certificate was asked for, by the API server's clock.
+	// At is when the certificate was requested, by the clock of the API server.
 	At time.Time
 }
 
-// JoinRequest is a request of the bearer of a bootstrap token for a node's client certificate.
+// JoinRequest is a request for a node's client certificate, made with a bootstrap token.
 type JoinRequest struct {
-	// Name is that of the CertificateSigningRequest.
+	// Name is the name of the CertificateSigningRequest.
 	Name string
-	// Outcome is what became of it.
+	// Outcome is the current state of the request.
 	Outcome Outcome
 	Joined
 }
 
-// Outcome is what became of a request.
+// Outcome is the state of a request.
 type Outcome int
 
 const (
-	// Undecided is a request that is neither approved nor denied.
+	// Undecided means that the request is neither approved nor denied.
 	Undecided Outcome = iota
-	// Unsigned is an approved request whose certificate is not issued yet.
+	// Unsigned means that the request is approved but its certificate is not issued yet.
 	Unsigned
-	// Issued is a request whose certificate was issued.
+	// Issued means that the certificate is issued.
 	Issued
-	// Refused is a request that was denied, or that its signer could not fulfil.
+	// Refused means that the request is denied, or that its signer failed to sign it.
 	Refused
 )
 
-// Joins tells with which tokens nodes joined, or tried to. It asks the API server, which keeps a request for about an
-// hour after its approval; nothing later is known. Who asks while a list is under way shares the next one with all
-// others who do.
+// Joins finds the requests with which nodes joined, or tried to join. It lists them from the API server. Kubernetes
+// deletes a request about an hour after its approval, so older requests are unknown. Calls that arrive during a list
+// wait for the next list, and share it.
 type Joins struct {
 	requests client.Reader
-	// begun counts the lists that were begun.
-	begun atomic.Int64
-	// turn is held by the one who may list, and who may check byNode.
-	turn   chan struct{}
+	// started counts the lists that were started.
+	started atomic.Int64
+	// lock guards byNode, and serializes lists. It is a channel, so that waiting for it ends with the caller's context.
+	lock   chan struct{}
 	byNode map[string][]JoinRequest
 }
+
+// pageSize is the number of requests in one page of a list.
 
 // pageSize is how many requests are read at once.
 const pageSize = 500
 
-// NewJoins returns a Joins that reads with a client that does not cache.
+// NewJoins returns a Joins. The reader must not cache.
 func NewJoins(requests client.Reader) *Joins {
-	return &Joins{requests: requests, turn: make(chan struct{}, 1)}
+	return &Joins{requests: requests, lock: make(chan struct{}, 1)}
 }
 
-// Of returns the certificates issued for a node of that name, from a list that began after the call. A Node whose
-// kubelet joined with a token can only be seen later than its certificate, so that what is missing here will not
-// come.
+// Of returns the certificates issued for the node name. They come from a list that started after the call. A kubelet
+// registers its Node only after it has its certificate. So if a caller has seen the Node before the call, the result is
+// complete.
 func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	requests, err := j.Requests(ctx, node)
 	var joined []Joined
@@ -77,20 +79,20 @@ func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	return joined, err
 }
 
-// Requests returns the requests for a node of that name, from a list that began after the call.
+// Requests returns the requests for the node name. They come from a list that started after the call.
 func (j *Joins) Requests(ctx context.Context, node string) ([]JoinRequest, error) {
-	before := j.begun.Load()
+	before := j.started.Load()
 	select {
-	case j.turn <- struct{}{}:
-		defer func() { <-j.turn }()
+	case j.lock <- struct{}{}:
+		defer func() { <-j.lock }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for a list of the target cluster's CertificateSigningRequests: %w", ctx.Err())
 	}
-	if j.byNode == nil || j.begun.Load() == before {
-		j.begun.Add(1)
+	if j.byNode == nil || j.started.Load() == before {
+		j.started.Add(1)
 		byNode, err := j.list(ctx)
 		if err != nil {
-			j.byNode = nil // Nobody shares a list that failed.
+			j.byNode = nil // Do not share a failed list.
 			return nil, err
 		}
 		j.byNode = byNode
@@ -118,7 +120,8 @@ func (j *Joins) list(ctx context.Context) (map[string][]JoinRequest, error) {
 	}
 }
 
-// joinOf returns for which node a request asks, and false if it does not ask for a node to join.
+// joinOf returns the node name of a request and its description. ok is false if the request is not for a node that
+// joins.
 func joinOf(csr *certificatesv1.CertificateSigningRequest) (node string, request JoinRequest, ok bool) {
 	r := Read(csr)
 	if r.Kind != Join || r.Fault != "" {
@@ -128,20 +131,20 @@ func joinOf(csr *certificatesv1.CertificateSigningRequest) (node string, request
 		Joined: Joined{TokenID: r.TokenID, At: csr.CreationTimestamp.Time}}, true
 }
 
-// outcome returns what became of a request, whoever decided about it.
+// outcome returns the state of a request, regardless of who decided about it.
 func outcome(csr *certificatesv1.CertificateSigningRequest) Outcome {
-	now := Undecided
+	state := Undecided
 	for _, c := range csr.Status.Conditions {
 		switch {
 		case c.Status == corev1.ConditionFalse:
 		case c.Type == certificatesv1.CertificateApproved:
-			now = Unsigned
+			state = Unsigned
 		case c.Type == certificatesv1.CertificateDenied, c.Type == certificatesv1.CertificateFailed:
 			return Refused
 		}
 	}
-	if now == Unsigned && len(csr.Status.Certificate) > 0 {
+	if state == Unsigned && len(csr.Status.Certificate) > 0 {
 		return Issued
 	}
-	return now
+	return state
 }

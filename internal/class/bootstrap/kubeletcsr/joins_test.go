@@ -19,31 +19,31 @@ import (
 )
 
 // Rule: node-paired-by-token.
-func TestWhatIsNoJoin(t *testing.T) {
+func TestJoinOf(t *testing.T) {
 	t.Parallel()
-	asked := time.Unix(1700000000, 0)
+	requested := time.Unix(1700000000, 0)
 	sign := func(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
-		csr.CreationTimestamp = metav1.NewTime(asked)
+		csr.CreationTimestamp = metav1.NewTime(requested)
 		csr.Status.Certificate = []byte("signed")
 		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
 			Status: corev1.ConditionTrue}}
 		return csr
 	}
 	node, join, ok := joinOf(sign(csrtest.ForClient("n").ByToken(t)))
-	if !ok || node != "n" || join != (JoinRequest{Name: join.Name, Outcome: Issued, Joined: Joined{TokenID: "abcdef", At: asked}}) {
+	if !ok || node != "n" || join != (JoinRequest{Name: join.Name, Outcome: Issued, Joined: Joined{TokenID: "abcdef", At: requested}}) {
 		t.Fatalf("joinOf = %q, %+v, %t", node, join, ok)
 	}
 	for name, csr := range map[string]*certificatesv1.CertificateSigningRequest{
-		"by no bootstrapper": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abcdef")),
+		"not a bootstrapper": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abcdef")),
 		"by a node":          sign(csrtest.ForClient("n").ByNode(t, "n")),
-		"by a person":        sign(csrtest.ForClient("n").By(t, "alice", "system:bootstrappers")),
-		"for no node":        sign(csrtest.ForClient("n", csrtest.CommonName("n")).ByToken(t)),
-		"for more than a node": sign(csrtest.ForClient("n",
+		"by another user":    sign(csrtest.ForClient("n").By(t, "alice", "system:bootstrappers")),
+		"not for a node":     sign(csrtest.ForClient("n", csrtest.CommonName("n")).ByToken(t)),
+		"with an additional group": sign(csrtest.ForClient("n",
 			csrtest.Organizations("system:nodes", "system:masters")).ByToken(t)),
 		"a serving certificate": sign(csrtest.ForServing("n", []string{"n"}, nil).ByToken(t)),
 		"with other usages": sign(csrtest.ForClient("n",
 			csrtest.Usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)).ByToken(t)),
-		"of no token that is one": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abc", "system:bootstrappers")),
+		"by an invalid token id": sign(csrtest.ForClient("n").By(t, "system:bootstrap:abc", "system:bootstrappers")),
 	} {
 		if node, join, ok := joinOf(csr); ok {
 			t.Errorf("%s: joinOf = %q, %+v", name, node, join)
@@ -53,13 +53,13 @@ func TestWhatIsNoJoin(t *testing.T) {
 		csr  *certificatesv1.CertificateSigningRequest
 		want Outcome
 	}{
-		"not decided":          {csrtest.ForClient("n").ByToken(t), Undecided},
-		"approved in false":    {withdrawn(sign(csrtest.ForClient("n").ByToken(t))), Undecided},
-		"approved, not signed": {bare(sign(csrtest.ForClient("n").ByToken(t))), Unsigned},
-		"approved and failed":  {failed(sign(csrtest.ForClient("n").ByToken(t))), Refused},
+		"not decided":               {csrtest.ForClient("n").ByToken(t), Undecided},
+		"condition Approved=False":  {withdrawn(sign(csrtest.ForClient("n").ByToken(t))), Undecided},
+		"approved, not signed":      {unsigned(sign(csrtest.ForClient("n").ByToken(t))), Unsigned},
+		"approved, and then failed": {failed(sign(csrtest.ForClient("n").ByToken(t))), Refused},
 	} {
 		if node, join, ok := joinOf(tc.csr); !ok || node != "n" || join.Outcome != tc.want {
-			t.Errorf("%s: joinOf = %q, %+v, %t, want the outcome %d", name, node, join, ok, tc.want)
+			t.Errorf("%s: joinOf = %q, %+v, %t, want outcome %d", name, node, join, ok, tc.want)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func failed(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.Certi
 	return csr
 }
 
-func bare(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
+func unsigned(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
 	csr.Status.Certificate = nil
 	return csr
 }
@@ -81,11 +81,11 @@ func withdrawn(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.Ce
 	return csr
 }
 
-// pages is a server of certificate requests, in pages of one.
+// pages lists certificate requests in pages of one.
 type pages struct {
 	client.Reader
 	requests []certificatesv1.CertificateSigningRequest
-	// lists counts those that began. Each waits for hold, if that is set.
+	// lists counts the lists that started. If hold is set, each list waits for it.
 	lists atomic.Int32
 	hold  chan struct{}
 	err   error
@@ -112,8 +112,9 @@ func (p *pages) List(_ context.Context, list client.ObjectList, opts ...client.L
 	return nil
 }
 
-// A thousand machines that join at once are not a thousand lists; but there is none answered from before it asked.
-func TestListsOfJoinsAreShared(t *testing.T) {
+// A thousand machines that join at once do not cause a thousand lists. But no call gets the result of a list that
+// started before the call.
+func TestJoinsShareLists(t *testing.T) {
 	t.Parallel()
 	server := &pages{}
 	for _, name := range []string{"a", "b"} {
@@ -138,26 +139,26 @@ func TestListsOfJoinsAreShared(t *testing.T) {
 			all.Go(func() { ask("b") })
 		}
 		synctest.Wait()
-		gone, cancel := context.WithCancel(t.Context())
+		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := joins.Of(gone, "a"); !errors.Is(err, context.Canceled) {
-			t.Errorf("who does not wait any more got %v", err)
+		if _, err := joins.Of(canceled, "a"); !errors.Is(err, context.Canceled) {
+			t.Errorf("a call with a canceled context returned %v", err)
 		}
 		close(server.hold)
 		all.Wait()
 		if n := server.lists.Load(); n != 2 {
-			t.Errorf("%d lists for those who asked before and during the first", n)
+			t.Errorf("%d lists for the calls before and during the first list, want 2", n)
 		}
 
-		server.err = errors.New("away")
+		server.err = errors.New("unreachable")
 		if _, err := joins.Of(t.Context(), "a"); !errors.Is(err, server.err) {
-			t.Errorf("error %v", err)
+			t.Errorf("error %v, want %v", err, server.err)
 		}
 		server.err = nil
 		ask("a")
 		ask("a")
 		if n := server.lists.Load(); n != 5 {
-			t.Errorf("%d lists in all, want one for each who asked alone", n)
+			t.Errorf("%d lists, want one for each call outside of another list", n)
 		}
 	})
 }

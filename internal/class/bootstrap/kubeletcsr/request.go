@@ -1,5 +1,5 @@
-// Package kubeletcsr reads the CertificateSigningRequests of kubelets: those to be decided about, and those with which
-// nodes have joined.
+// Package kubeletcsr parses the CertificateSigningRequests of kubelets: the pending ones, and those with which nodes
+// joined.
 package kubeletcsr
 
 import (
@@ -20,24 +20,24 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// Names by which the API server knows kubelets and those who are about to become one.
+// Names and groups with which kubelets and joining instances authenticate.
 const (
 	nodeUserPrefix     = "system:node:"
 	nodesGroup         = "system:nodes"
 	bootstrappersGroup = "system:bootstrappers"
 )
 
-// Signers are the names of the two signers whose requests are checked.
+// Signers returns the names of the signers whose requests are checked.
 func Signers() []string {
 	return []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName}
 }
 
-// Pending reports whether a request is for one of Signers and nobody has decided about it.
+// Pending reports whether a request is for one of Signers and is not decided yet.
 func Pending(csr *certificatesv1.CertificateSigningRequest) bool {
 	return slices.Contains(Signers(), csr.Spec.SignerName) && len(csr.Status.Certificate) == 0 && !Decided(csr)
 }
 
-// Decided reports whether somebody has approved or denied a request, or it has failed.
+// Decided reports whether a request is approved, denied or failed.
 func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		switch c.Type {
@@ -48,40 +48,41 @@ func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 	})
 }
 
-// Kind is why a kubelet asks.
+// Kind is the purpose for which a kubelet requests a certificate.
 type Kind int
 
 const (
-	// NoKubelet: asked by somebody who is no kubelet. It has no owner business here.
-	NoKubelet Kind = iota
-	// Join: a client certificate, asked for with a bootstrap token.
+	// NotKubelet means that the requester is not a kubelet. Machinist ignores such requests.
+	NotKubelet Kind = iota
+	// Join means that a client certificate is requested with a bootstrap token.
 	Join
-	// Renewal: a client certificate, asked for by the node itself.
+	// Renewal means that the node itself requests a client certificate.
 	Renewal
-	// Serving: a serving certificate, asked for by the node itself.
+	// Serving means that the node itself requests a serving certificate.
 	Serving
 )
 
-// Request is what a CertificateSigningRequest says, as far as it can be read.
+// Request is the parsed content of a CertificateSigningRequest.
 type Request struct {
 	Kind Kind
-	// TokenID is that of the requester's bootstrap token, for a join.
+	// TokenID is the id of the requester's bootstrap token. It is set if Kind is Join.
 	TokenID string
-	// Requester is the name of the node that asks, for the other kinds.
+	// Requester is the name of the requesting node. It is set if Kind is Renewal or Serving.
 	Requester string
-	// Wanted is the name of the node that the certificate must be for; empty if it is for none.
+	// Wanted is the name of the node that the certificate is requested for. It is empty if the subject is not a node.
 	Wanted string
-	// DNS and ips are the names to serve under.
+	// DNS and IPs are the alternative names in the request.
 	DNS []string
 	IPs []netip.Addr
-	// Fault says why no kubelet asks like this; empty if one might.
+	// Fault describes how the request differs from those of kubelets. It is empty if a kubelet may have sent the request.
 	Fault string
 }
 
-// Read reads a request. Everything in it but the requester's name and groups comes from whoever made it.
+// Read parses a request. The API server sets the requester's name and groups. All other content comes from the
+// requester, and is not trusted.
 func Read(csr *certificatesv1.CertificateSigningRequest) Request {
 	r := identify(csr)
-	if r.Kind == NoKubelet {
+	if r.Kind == NotKubelet {
 		return r
 	}
 	if err := r.readCertificateRequest(csr.Spec.Request); err != nil {
@@ -90,20 +91,21 @@ func Read(csr *certificatesv1.CertificateSigningRequest) Request {
 	}
 	switch {
 	case r.Wanted == "":
-		r.Fault = "its subject is no node"
+		r.Fault = "the request's subject is not the name of a node"
 	case r.Kind != Join && r.Requester != r.Wanted:
-		r.Fault = fmt.Sprintf("node %s asks for the identity of node %s", r.Requester, r.Wanted)
-	case !usagesFit(csr.Spec.Usages, r.Kind):
-		r.Fault = "its usages are not those that a kubelet asks for"
+		r.Fault = fmt.Sprintf("node %s requests a certificate for node %s", r.Requester, r.Wanted)
+	case !hasKubeletUsages(csr.Spec.Usages, r.Kind):
+		r.Fault = "the request's usages differ from those that kubelets request"
 	case r.Kind != Serving && len(r.DNS)+len(r.IPs) > 0:
-		r.Fault = "a client certificate has no alternative names"
+		r.Fault = "the request is for a client certificate but has alternative names"
 	case r.Kind == Serving && len(r.DNS)+len(r.IPs) == 0:
-		r.Fault = "it names nothing to serve under"
+		r.Fault = "the request is for a serving certificate but has no DNS names and no IP addresses"
 	}
 	return r
 }
 
-// identify tells who asks for what kind of certificate.
+// identify finds out from the requester's name and groups which kind of certificate is requested, and by which token or
+// node.
 func identify(csr *certificatesv1.CertificateSigningRequest) Request {
 	in := func(group string) bool { return slices.Contains(csr.Spec.Groups, group) }
 	node, isNode := nodeOf(csr.Spec.Username)
@@ -121,7 +123,8 @@ func identify(csr *certificatesv1.CertificateSigningRequest) Request {
 	return Request{}
 }
 
-// nodeOf returns the name of the node that a user is, if it can be one's name.
+// nodeOf returns the node name in the user name of a node. ok is false if the user is not a node, or if the name is not
+// valid.
 func nodeOf(username string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(username, nodeUserPrefix)
 	if !ok || len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -136,25 +139,26 @@ var (
 	extensionAlternative  = asn1.ObjectIdentifier{2, 5, 29, 17}
 )
 
-// MaxRequest is many times what a kubelet sends. The API server admits a megabyte, and to verify a signature made
-// with a key of that size would keep a processor busy for hours.
+// MaxRequest limits the size of a request in bytes. It is many times the size of a kubelet's request. The API server
+// accepts a megabyte, and the verification of a signature with a key of that size would keep a processor busy for
+// hours.
 const MaxRequest = 16 << 10
 
-// readCertificateRequest reads the PEM of a request. What a kubelet never puts into one is an error, even if today's
-// signer would leave it out of the certificate.
+// readCertificateRequest parses the PEM data of a request. It returns an error for everything that kubelets never
+// request, even if the current signer would not copy it into the certificate.
 func (r *Request) readCertificateRequest(data []byte) error {
 	if len(data) > MaxRequest {
-		return fmt.Errorf("it has more than %d bytes, which no kubelet's has", MaxRequest)
+		return fmt.Errorf("the request is larger than %d bytes, and requests of kubelets are much smaller", MaxRequest)
 	}
 	block, rest := pem.Decode(data)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(bytes.TrimSpace(rest)) > 0 {
-		return errors.New("it is not one PEM block of type CERTIFICATE REQUEST")
+		return errors.New("the request is not a single PEM block of type CERTIFICATE REQUEST")
 	}
 	parsed, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		return errors.New("its PEM block cannot be read")
+		return errors.New("the request's PEM block cannot be parsed")
 	}
-	// With several common names readers differ on which one counts.
+	// Count the common names: if there are several, parsers disagree about which one counts.
 	var commonNames, organizations int
 	for _, a := range parsed.Subject.Names {
 		switch {
@@ -163,59 +167,59 @@ func (r *Request) readCertificateRequest(data []byte) error {
 		case a.Type.Equal(attributeOrganization) && a.Value == nodesGroup:
 			organizations++
 		default:
-			return errors.New("its subject has more than a node's name and the organization " + nodesGroup)
+			return errors.New("the request's subject has more attributes than a node's name and the organization " + nodesGroup)
 		}
 	}
 	r.Wanted, _ = nodeOf(parsed.Subject.CommonName)
 	if commonNames != 1 || organizations != 1 {
-		return errors.New("its subject is not one name in the organization " + nodesGroup)
+		return errors.New("the request's subject is not exactly one name and the organization " + nodesGroup)
 	}
 	if err := parsed.CheckSignature(); err != nil {
-		return errors.New("it is not signed with the key that it is for")
+		return errors.New("the request is not signed with the private key of its public key")
 	}
-	return r.readAlternatives(parsed)
+	return r.readAlternativeNames(parsed)
 }
 
-// readAlternatives reads the alternative names, the one extension that a kubelet uses.
-func (r *Request) readAlternatives(parsed *x509.CertificateRequest) error {
+// readAlternativeNames parses the alternative names. They are the only extension that kubelets request.
+func (r *Request) readAlternativeNames(parsed *x509.CertificateRequest) error {
 	if len(parsed.EmailAddresses) > 0 || len(parsed.URIs) > 0 {
-		return errors.New("its alternative names are not only DNS names and IP addresses")
+		return errors.New("the request has alternative names that are not DNS names or IP addresses")
 	}
-	named := 0
+	count := 0
 	for _, e := range parsed.Extensions {
 		if !e.Id.Equal(extensionAlternative) {
-			return fmt.Errorf("it has the extension %s", e.Id)
+			return fmt.Errorf("the request has the extension %s, which kubelets do not request", e.Id)
 		}
-		// Names of other forms are not in what the parser returns, but would be in what a signer copies.
+		// Count the names: the parser drops names of other forms, but a signer could copy them into the certificate.
 		var names []asn1.RawValue
 		if rest, err := asn1.Unmarshal(e.Value, &names); err != nil || len(rest) > 0 {
-			return errors.New("its alternative names cannot be read")
+			return errors.New("the request's alternative names cannot be parsed")
 		}
-		named += len(names)
+		count += len(names)
 	}
 	for _, ip := range parsed.IPAddresses {
 		address, ok := netip.AddrFromSlice(ip)
 		if !ok {
-			return errors.New("its alternative names cannot be read")
+			return errors.New("the request's alternative names cannot be parsed")
 		}
 		r.IPs = append(r.IPs, address.Unmap())
 	}
 	r.DNS = parsed.DNSNames
-	if named != len(r.DNS)+len(r.IPs) {
-		return errors.New("its alternative names are not only DNS names and IP addresses")
+	if count != len(r.DNS)+len(r.IPs) {
+		return errors.New("the request has alternative names that are not DNS names or IP addresses")
 	}
 	return nil
 }
 
-// usagesFit reports whether the usages are those of a kubelet: with keys that can, kubelets also ask for the
-// encipherment of keys.
-func usagesFit(usages []certificatesv1.KeyUsage, k Kind) bool {
+// hasKubeletUsages reports whether the usages are those that kubelets request. Kubelets request key encipherment only
+// with keys that support it, such as RSA keys.
+func hasKubeletUsages(usages []certificatesv1.KeyUsage, k Kind) bool {
 	purpose := certificatesv1.UsageClientAuth
 	if k == Serving {
 		purpose = certificatesv1.UsageServerAuth
 	}
 	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, purpose,
 		certificatesv1.UsageKeyEncipherment}
-	others := slices.ContainsFunc(usages, func(u certificatesv1.KeyUsage) bool { return !slices.Contains(allowed, u) })
-	return !others && slices.Contains(usages, certificatesv1.UsageDigitalSignature) && slices.Contains(usages, purpose)
+	hasOthers := slices.ContainsFunc(usages, func(u certificatesv1.KeyUsage) bool { return !slices.Contains(allowed, u) })
+	return !hasOthers && slices.Contains(usages, certificatesv1.UsageDigitalSignature) && slices.Contains(usages, purpose)
 }

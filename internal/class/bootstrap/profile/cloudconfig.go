@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// cloudConfig writes a machine as a cloud-config. Every value is a quoted string or a literal block, so that neither an
-// option nor what Machinist puts in a placeholder's stead can be anything else.
+// cloudConfig writes a machine as a cloud-config. Every value is a quoted string or a literal block, so that neither
+// options nor the values of placeholders can add keys or commands.
 func cloudConfig(m *machine) ([]byte, error) {
 	var out bytes.Buffer
-	// cloud-init on RHEL would name the host with the cloud's domain, and no Node of a Machine is named so.
+	// On RHEL, cloud-init would use the host name with the cloud's domain by default. Node names of Machines have no
+	// domain.
 	out.WriteString("#cloud-config\nprefer_fqdn_over_hostname: false\n")
 	if m.setHostname {
 		out.WriteString("hostname: " + quoted("<<MACHINE_NAME>>") + "\n")
@@ -33,13 +34,14 @@ func cloudConfig(m *machine) ([]byte, error) {
 		writeFile(&out, f)
 	}
 	commands := slices.Clone(m.before)
-	// One may run already, as the image or its package had it. cloud-init does not wait, because a start may take minutes.
+	// Restart units, because they may already run with the configuration of the image or its packages. Do not wait for
+	// them, because a start may take minutes.
 	for _, u := range m.units {
 		if !u.enabled {
 			continue
 		}
 		verb := "restart"
-		if u.running {
+		if u.keepRunning {
 			verb = "start"
 		}
 		commands = append(commands, []string{"systemctl", "enable", u.name},
@@ -57,7 +59,7 @@ func cloudConfig(m *machine) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// allFiles are the machine's files, and those of its units.
+// allFiles returns the machine's files and those of its units.
 func (m *machine) allFiles() []file {
 	files := slices.Clone(m.files)
 	for _, u := range m.units {
@@ -66,7 +68,7 @@ func (m *machine) allFiles() []file {
 	return files
 }
 
-// files are the files of a unit.
+// files returns the files of a unit.
 func (u unit) files() []file {
 	var files []file
 	if u.text != "" {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// containerdConfig is of version 2 of the format, which containerd 1 and 2 read. Network plugins install their programs
-// into /opt/cni/bin; Debian's containerd would look elsewhere.
+// containerdConfig uses version 2 of the format, which containerd 1 and 2 can read. It sets bin_dir to /opt/cni/bin,
+// where network plugins install their programs, because Debian's containerd has a different default.
 const containerdConfig = `version = 2
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
@@ -23,8 +23,8 @@ conf_dir = "/etc/cni/net.d"
 config_path = "/etc/containerd/certs.d"
 `
 
-// installRuntime brings containerd and its configuration. One that is preinstalled keeps the image's configuration,
-// which has to have the folder of mirrors in config_path; only Flatcar's gets one.
+// installRuntime installs containerd and its configuration. A preinstalled containerd keeps the image's configuration,
+// except on Flatcar. For mirrors, that configuration must set config_path to the directory of the mirrors.
 func (m *machine) installRuntime(o Options, d distribution) {
 	if o.Runtime == RuntimePackage {
 		m.packages = append(m.packages, d.runtimePackage)
@@ -33,9 +33,9 @@ func (m *machine) installRuntime(o Options, d distribution) {
 		m.files = append(m.files, file{path: "/etc/containerd/config.toml", mode: 0o644, text: containerdConfig})
 	}
 	m.files = append(m.files, mirrorFiles(o.Mirrors)...)
-	// One that has its configuration from the image, and its proxies, need not stop.
+	// A preinstalled containerd whose configuration and proxies do not change need not be restarted.
 	containerd := unit{name: "containerd.service", enabled: true,
-		running: o.Runtime == RuntimePreinstalled && !d.configuresRuntime && !o.hasProxy()}
+		keepRunning: o.Runtime == RuntimePreinstalled && !d.configuresRuntime && !o.hasProxy()}
 	if d.configuresRuntime {
 		containerd.dropInName = "90-machinist.conf"
 		containerd.dropIn = "[Service]\nExecStart=\nExecStart=/usr/bin/containerd --config /etc/containerd/config.toml\n"
@@ -44,7 +44,7 @@ func (m *machine) installRuntime(o Options, d distribution) {
 	m.before = append(m.before, []string{"systemctl", "daemon-reload"})
 }
 
-// mirrorFiles returns a file for each registry, in the order in which they are named first.
+// mirrorFiles returns a file for each registry, in the order in which the registries first occur.
 func mirrorFiles(mirrors []Mirror) []file {
 	var registries []string
 	hosts := map[string]*strings.Builder{}
@@ -59,7 +59,7 @@ func mirrorFiles(mirrors []Mirror) []file {
 	for _, registry := range registries {
 		server := "https://" + registry
 		if registry == "docker.io" {
-			server = "https://registry-1.docker.io" // Where docker.io itself has its images.
+			server = "https://registry-1.docker.io" // The images of docker.io are on this server.
 		}
 		files = append(files, file{path: "/etc/containerd/certs.d/" + registry + "/hosts.toml", mode: 0o644,
 			text: fmt.Sprintf("server = %q\n%s", server, hosts[registry])})

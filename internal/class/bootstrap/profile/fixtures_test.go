@@ -12,8 +12,8 @@ const (
 
 var testSum = strings.Repeat("0123456789abcdef", 4)
 
-// least are the options that a profile cannot do without.
-func least(profile string) Options {
+// minimalOptions returns only the options that a profile requires.
+func minimalOptions(profile string) Options {
 	o := Options{Profile: profile}
 	switch profile {
 	case "debian", "ubuntu", "rhel":
@@ -27,9 +27,9 @@ func least(profile string) Options {
 	return o
 }
 
-// most are options that ask for everything that a profile has.
-func most(profile string) Options {
-	o := least(profile)
+// allOptions returns options that use everything that a profile supports.
+func allOptions(profile string) Options {
+	o := minimalOptions(profile)
 	o.Mirrors = []Mirror{{"docker.io", "https://mirror.example"}, {"docker.io", "https://second.example/v2"},
 		{"registry.example:5000", "http://10.0.0.1:5001"}}
 	o.HTTPProxy, o.HTTPSProxy, o.NoProxy = "http://user:pa%40ss@proxy.example:3128", "http://proxy.example:3128", "10.0.0.0/8,.svc,::1"
@@ -53,8 +53,8 @@ func most(profile string) Options {
 	return o
 }
 
-// configuresKubelet reports whether a profile writes the kubelet's configuration. Where kubeadm or an agent does,
-// options about it are refused.
+// configuresKubelet reports whether a profile writes the kubelet's configuration. Otherwise kubeadm or an agent does,
+// and the options of the kubelet are refused.
 func configuresKubelet(profile string) bool { return distributions[profile].join == nil }
 
 func render(t *testing.T, o Options) []byte {

@@ -10,9 +10,9 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// An option's value is refused, or it changes the content of files and nothing else: the config has the keys, files,
-// commands and units that it has with a harmless value.
-func FuzzAValueStaysAValue(f *testing.F) {
+// FuzzOptionValues checks that the value of an option is refused or changes only the content of files. The config must
+// have the same keys, files, commands and units as with a harmless value.
+func FuzzOptionValues(f *testing.F) {
 	for i := range Names() {
 		for _, value := range []string{"", "https://a.example", "a\nruncmd: [reboot]", "\"]}", "<<MACHINE_NAME>>", "%3C%3CX%3E%3E",
 			testKey, "10.0.0.1", "a: b\n", "\t- x\r\n", "maxPods: 7", "\u2028", "\x00\xff", "'; reboot #", "$(reboot)"} {
@@ -38,33 +38,33 @@ func FuzzAValueStaysAValue(f *testing.F) {
 			"server":     {func(o *Options) { o.Server = value }, func(*Options) {}},
 			"url":        {func(o *Options) { o.KubeletURL = value }, func(*Options) {}},
 		} {
-			o, plain := least(name), least(name)
+			o, baseline := minimalOptions(name), minimalOptions(name)
 			set.value(&o)
-			set.harmless(&plain)
+			set.harmless(&baseline)
 			got, err := Render(o)
 			if err != nil || o.HTTPProxy == "" && flag == "proxy" || flag == "url" && name != "flatcar" ||
-				flag == "repository" && plain.PackageRepository == "" {
-				continue // refused, not given, or not of this profile
+				flag == "repository" && baseline.PackageRepository == "" {
+				continue // The value was refused or is empty, or the profile does not use it.
 			}
-			want, err := Render(plain)
+			want, err := Render(baseline)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if paths, wanted := paths(t, name, got), paths(t, name, want); !slices.Equal(paths, wanted) {
-				t.Errorf("%s %q of %s makes the files\n%v\nwant\n%v", flag, value, name, paths, wanted)
+				t.Errorf("%s %q of %s writes the files\n%v\nwant\n%v", flag, value, name, paths, wanted)
 			}
 		}
 	})
 }
 
-// paths are the files that a template puts on a machine, and its commands.
+// paths returns the files and commands of a template.
 func paths(t *testing.T, profile string, template []byte) []string {
 	data, err := bootstrap.Render(template, values)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if profile == "flatcar" {
-		// Not by Ignition's parser: it reads into units, which are the user's to get right.
+		// Do not use Ignition's parser: it also validates the content of units, which is the user's responsibility.
 		var config ignitionConfig
 		decoder := json.NewDecoder(bytes.NewReader(data))
 		decoder.DisallowUnknownFields()

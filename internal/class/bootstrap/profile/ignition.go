@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// ignitionVersion is the newest version of the format that every Flatcar since 3185 reads.
+// ignitionVersion is the newest version of the format that all Flatcar releases since 3185 support.
 const ignitionVersion = "3.3.0"
 
-// The parts of an Ignition config that profiles use.
+// The fields of an Ignition config that profiles use.
 type (
 	ignitionConfig struct {
 		Ignition struct {
@@ -52,8 +52,8 @@ type (
 	}
 )
 
-// ignition writes a machine as an Ignition config. Packages and commands have no place in it: systemd has read modules,
-// parameters and units when it starts.
+// ignition writes a machine as an Ignition config. The format has no packages and commands. Commands are not needed,
+// because systemd starts after Ignition and so reads all modules, kernel parameters and units.
 func ignition(m *machine) ([]byte, error) {
 	var config ignitionConfig
 	config.Ignition.Version = ignitionVersion
@@ -68,7 +68,7 @@ func ignition(m *machine) ([]byte, error) {
 		config.Storage.Files = append(config.Storage.Files, ignitionFile{Path: f.path, Mode: f.mode, Overwrite: true,
 			Contents: ignitionContents{Source: dataURL(f)}})
 	}
-	// Ignition admits a unit once: its drop-ins come together.
+	// An Ignition config may contain a unit only once, so merge the drop-ins of units with the same name.
 	at := map[string]int{}
 	for _, u := range m.units {
 		i, known := at[u.name]
@@ -94,8 +94,8 @@ func ignition(m *machine) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// dataURL is a file's content as Ignition has it. Placeholders in text are URL-encoded with it, and so are the values
-// that Machinist replaces them by. Base64 is not decoded from URL encoding, so that a placeholder in it stays plain.
+// dataURL returns the content of a file as a data URL. In text, placeholders are URL-encoded, so Machinist URL-encodes
+// their values too. In base64, placeholders are not URL-encoded, because Ignition does not URL-decode base64 data.
 func dataURL(f file) string {
 	if f.base64 {
 		return "data:;base64," + f.text

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-func TestKubeadmJoins(t *testing.T) {
-	for _, o := range []Options{least("kubeadm"), most("kubeadm")} {
+func TestKubeadmProfileJoins(t *testing.T) {
+	for _, o := range []Options{minimalOptions("kubeadm"), allOptions("kubeadm")} {
 		config, disk := rendered(t, o)
 		if disk[joinConfigPath].mode != 0o600 {
 			t.Errorf("the mode of %s is %o", joinConfigPath, disk[joinConfigPath].mode)
@@ -29,10 +29,10 @@ func TestKubeadmJoins(t *testing.T) {
 		}
 		for _, path := range []string{kubeconfigPath, kubeletConfigPath, clientCAPath, environmentPath, "/etc/systemd/system/kubelet.service"} {
 			if _, written := disk[path]; written {
-				t.Errorf("%s is kubeadm's or the image's to write", path)
+				t.Errorf("the profile writes %s, which kubeadm or the image writes", path)
 			}
 		}
-		// Containerd has restarted with its proxies when kubeadm looks for it.
+		// containerd has restarted with its proxies before kubeadm join needs it.
 		last := config.RunCmd[len(config.RunCmd)-2:]
 		if !reflect.DeepEqual(last, [][]string{{"systemctl", "start", "containerd.service"},
 			{"kubeadm", "join", "--config", joinConfigPath}}) {
@@ -41,9 +41,9 @@ func TestKubeadmJoins(t *testing.T) {
 	}
 }
 
-func TestAgentsJoin(t *testing.T) {
+func TestAgentProfilesJoin(t *testing.T) {
 	for name, server := range map[string]string{"k3s": values.APIEndpoint, "rke2": "https://rke2.example:9345"} {
-		config, disk := rendered(t, least(name))
+		config, disk := rendered(t, minimalOptions(name))
 		path := "/etc/rancher/" + name + "/config.yaml"
 		var got map[string]any
 		if err := yaml.UnmarshalStrict([]byte(disk[path].content), &got); err != nil {
@@ -52,14 +52,14 @@ func TestAgentsJoin(t *testing.T) {
 		want := map[string]any{"server": server, "token": values.BootstrapToken,
 			"node-taint": []any{"machinist.dev/uninitialized:NoSchedule"}}
 		if !reflect.DeepEqual(got, want) || disk[path].mode != 0o600 || len(disk) != 1 {
-			t.Errorf("%s: got the files %+v, want %v in one of them", name, disk, want)
+			t.Errorf("%s: the files are %+v, want only %s with %v", name, disk, path, want)
 		}
 		if !slices.ContainsFunc(config.RunCmd, func(command []string) bool {
 			return slices.Equal(command, []string{"systemctl", "enable", name + "-agent.service"})
 		}) {
 			t.Errorf("%s: the commands are %q", name, config.RunCmd)
 		}
-		_, disk = rendered(t, most(name))
+		_, disk = rendered(t, allOptions(name))
 		var registries struct {
 			Mirrors map[string]struct{ Endpoint []string }
 		}
@@ -76,8 +76,8 @@ func TestAgentsJoin(t *testing.T) {
 	}
 }
 
-// rendered returns a machine's cloud-config and the files that it writes.
-func rendered(t *testing.T, o Options) (cloudInit, map[string]onDisk) {
+// rendered returns the cloud-config of a machine and the files that it writes.
+func rendered(t *testing.T, o Options) (cloudInit, map[string]diskFile) {
 	t.Helper()
 	data, err := bootstrap.Render(render(t, o), values)
 	if err != nil {

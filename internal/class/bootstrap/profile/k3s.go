@@ -7,17 +7,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// agent is the program that makes a machine a node of a cluster of k3s or RKE2. It brings its own containerd and
-// kubelet, and prepares the kernel.
+// agent is the program that joins a machine to a k3s or RKE2 cluster. It contains its own containerd and kubelet, and
+// prepares the kernel.
 type agent struct {
 	unit, folder string
-	// server is the default of --server; empty where it must be given.
+	// server is the default of --server. It is empty if --server is required.
 	server string
 }
 
 var (
 	k3s = agent{unit: "k3s-agent.service", folder: "/etc/rancher/k3s", server: "<<API_ENDPOINT>>"}
-	// rke2's servers have a port for agents beside that of the API server.
+	// rke2 has no default server: RKE2 servers have a separate port for agents, so the API endpoint cannot be the default.
 	rke2 = agent{unit: "rke2-agent.service", folder: "/etc/rancher/rke2"}
 )
 
@@ -29,12 +29,12 @@ func (m *machine) startAgent(o Options, d distribution) {
 	if len(o.Mirrors) > 0 {
 		m.files = append(m.files, file{path: d.agent.folder + "/registries.yaml", mode: 0o644, text: registries(o.Mirrors)})
 	}
-	m.useProxy(o, d.agent.unit)
+	m.addProxy(o, d.agent.unit)
 	m.before = append(m.before, []string{"systemctl", "daemon-reload"})
 	m.units = append(m.units, unit{name: d.agent.unit, enabled: true})
 }
 
-// registries returns the mirrors as an agent reads them. Registries are in the order in which they are named first.
+// registries returns the mirrors in the format of the agents. Registries are in the order in which they first occur.
 func registries(mirrors []Mirror) string {
 	text := "mirrors:\n"
 	for i, first := range mirrors {

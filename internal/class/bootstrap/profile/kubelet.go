@@ -20,16 +20,16 @@ var aptScript string
 //go:embed scripts/dnf.sh
 var dnfScript string
 
-// versionPlaceholder stands for the machine's version in the URL of the kubelet.
+// versionPlaceholder stands for the machine's version in the kubelet's URL.
 const versionPlaceholder = "<<" + bootstrap.KubeletVersion + ">>"
 
-// packaging is how a package manager gets packages.
+// packaging describes how a package manager installs packages.
 type packaging struct {
-	// script installs the kubelet of the machine's version.
+	// script installs the kubelet package of the machine's version.
 	script string
-	// keyPath is where the repository's key is.
+	// keyPath is the path of the repository's key on the machine.
 	keyPath string
-	// proxy lets the package manager use the proxies.
+	// proxy configures the package manager to use the proxies.
 	proxy func(*machine, Options)
 }
 
@@ -43,15 +43,15 @@ var (
 			m.aptProxy["https_proxy"] = o.HTTPSProxy
 		}
 	}}
-	// dnf has one proxy for all. Its [main] is the only section of the file, so that a line at the end belongs to it.
+	// dnf has one proxy setting for all URLs. dnf.conf has only the section [main], so an appended line belongs to it.
 	dnf = packaging{script: dnfScript, keyPath: "/etc/pki/rpm-gpg/kubernetes.asc", proxy: func(m *machine, o Options) {
 		m.files = append(m.files, file{path: "/etc/dnf/dnf.conf", mode: 0o600, append: true,
 			text: "\nproxy=" + cmp.Or(o.HTTPSProxy, o.HTTPProxy) + "\n"})
 	}}
 )
 
-// kubeletUnit starts the kubelet. What differs between machines and images is in the drop-in, which also comes after
-// those of kubeadm's package.
+// kubeletUnit is the kubelet's unit. A drop-in contains everything that differs between machines and images. Its name
+// sorts after those of the drop-ins in the kubeadm package.
 const kubeletUnit = `[Unit]
 Description=Kubelet
 Wants=network-online.target
@@ -66,13 +66,13 @@ RestartSec=5
 WantedBy=multi-user.target
 `
 
-// linkResolvConf leads resolvConfPath to the file with name servers that pods can ask, where images of a distribution
-// differ in whether that is systemd-resolved's.
+// linkResolvConf makes resolvConfPath a link to the file with name servers that pods can reach. It is for distributions
+// of which only some images use systemd-resolved.
 const linkResolvConf = `ExecStartPre=/bin/sh -c 'file=/etc/resolv.conf; ` +
 	`if grep -qs "^nameserver 127.0.0.53" $$file; then file=` + resolvedPath + `; fi; ln -sfn $$file ` + resolvConfPath + `'
 `
 
-// installKubelet brings the kubelet and its unit.
+// installKubelet installs the kubelet and its unit.
 func (m *machine) installKubelet(o Options, d distribution) {
 	binary, prepare := o.KubeletBinary, ""
 	switch o.Kubelet {
@@ -82,7 +82,8 @@ func (m *machine) installKubelet(o Options, d distribution) {
 			file{path: d.packaging.keyPath, mode: 0o644, text: string(o.PackageRepositoryKey)},
 			file{path: "/etc/machinist/package-repository", mode: 0o644, text: o.PackageRepository + "\n"},
 			file{path: installPath, mode: 0o755, text: d.packaging.script})
-		// The package may start the kubelet, so that the kubelet's own unit cannot wait for the package.
+		// Install the package before the unit starts. The package itself may start the kubelet, so the unit cannot run the
+		// script.
 		m.before = append(m.before, []string{installPath})
 	case KubeletURL:
 		binary = "/opt/bin/kubelet"
@@ -92,12 +93,12 @@ func (m *machine) installKubelet(o Options, d distribution) {
 		}
 		m.packages = append(m.packages, d.tools...)
 		m.files = append(m.files,
-			// An agent that updates the kubelet needs the URL for other versions, too.
+			// An agent that updates the kubelet also needs the URL for other versions.
 			file{path: "/etc/machinist/kubelet-url", mode: 0o644,
 				text: strings.ReplaceAll(o.KubeletURL, versionPlaceholder, "{version}") + "\n"},
 			file{path: "/etc/machinist/kubelet-sha256", mode: 0o644, text: sums.String()},
 			file{path: installPath, mode: 0o755, text: downloadScript})
-		// A download that fails is tried again with the unit, which runs it before the kubelet.
+		// The unit runs the download before the kubelet, so systemd retries a failed download.
 		prepare = "TimeoutStartSec=infinity\nExecStartPre=" + installPath + "\n"
 	}
 	if d.settings["resolvConf"] == nil {

@@ -15,19 +15,19 @@ import (
 
 const kubeletAPIVersion, kubeletKind = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 
-// mustBe are fields without which a machine does not join, or its node is not safe. The user's configuration may repeat
-// them.
-var mustBe = map[string]any{"apiVersion": kubeletAPIVersion, "kind": kubeletKind, "registerNode": true,
+// requiredFields are fields that a machine needs to join, or that its node needs to be safe. The user's configuration
+// may set them only to these values.
+var requiredFields = map[string]any{"apiVersion": kubeletAPIVersion, "kind": kubeletKind, "registerNode": true,
 	"rotateCertificates": true, "serverTLSBootstrap": true}
 
-// mustNotBe are fields that would make another field, or another process, of no effect.
-var mustNotBe = map[string]string{
-	"tlsCertFile":       "the kubelet asks the cluster for its serving certificate",
-	"tlsPrivateKeyFile": "the kubelet asks the cluster for its serving certificate",
-	"providerID":        "one for all machines is none, and Machinist or the cloud controller sets each machine's",
+// forbiddenFields maps fields that the user's configuration must not set to the reason.
+var forbiddenFields = map[string]string{
+	"tlsCertFile":       "the kubelet requests its serving certificate from the cluster",
+	"tlsPrivateKeyFile": "the kubelet requests its serving certificate from the cluster",
+	"providerID":        "all machines would get the same ID, and Machinist or the cloud controller sets the ID of each machine's node",
 }
 
-// configureKubelet writes the KubeletConfiguration: the profile's, with the user's fields in place of its own.
+// configureKubelet writes the KubeletConfiguration of the profile. Fields of the user's configuration take precedence.
 func (m *machine) configureKubelet(o Options, d distribution) error {
 	config := map[string]any{
 		"apiVersion": kubeletAPIVersion,
@@ -46,28 +46,28 @@ func (m *machine) configureKubelet(o Options, d distribution) error {
 		"resolvConf":               resolvConfPath,
 	}
 	maps.Copy(config, d.settings)
-	own := map[string]any{}
+	user := map[string]any{}
 	if o.KubeletConfig != nil {
-		if err := readKubeletConfig(o, own); err != nil {
+		if err := parseKubeletConfig(o, user); err != nil {
 			return err
 		}
 	}
-	taints, err := withUninitialized(own["registerWithTaints"])
+	taints, err := withUninitialized(user["registerWithTaints"])
 	if err != nil {
 		return err
 	}
-	merge(config, own)
+	merge(config, user)
 	config["registerWithTaints"] = taints
 	if len(o.ClusterDNS) > 0 {
-		if own["clusterDNS"] != nil {
-			return fmt.Errorf("--cluster-dns %v: the file of --kubelet-config has clusterDNS, too", o.ClusterDNS)
+		if user["clusterDNS"] != nil {
+			return fmt.Errorf("--cluster-dns %v: the file of --kubelet-config also sets clusterDNS", o.ClusterDNS)
 		}
 		config["clusterDNS"] = o.ClusterDNS
 	}
 	features, _ := config["featureGates"].(map[string]any)
 	for _, feature := range slices.Sorted(maps.Keys(o.FeatureGates)) {
 		if _, twice := features[feature]; twice {
-			return fmt.Errorf("--feature-gates %s: the file of --kubelet-config has it in featureGates, too", feature)
+			return fmt.Errorf("--feature-gates %s: the file of --kubelet-config also sets this feature gate", feature)
 		}
 		if features == nil {
 			features = map[string]any{}
@@ -76,7 +76,7 @@ func (m *machine) configureKubelet(o Options, d distribution) error {
 	}
 	if features["RotateKubeletServerCertificate"] == false {
 		return fmt.Errorf("--kubelet-config or --feature-gates: featureGates.RotateKubeletServerCertificate must not be false: " +
-			"Machinist approves the certificates that kubelets ask for")
+			"the kubelet must request its serving certificate from the cluster, where Machinist approves it")
 	}
 	if features != nil {
 		config["featureGates"] = features
@@ -89,55 +89,56 @@ func (m *machine) configureKubelet(o Options, d distribution) error {
 	return nil
 }
 
-// readKubeletConfig reads the user's configuration, and refuses what contradicts a profile.
-func readKubeletConfig(o Options, own map[string]any) error {
+// parseKubeletConfig parses the user's configuration into user. It returns an error for fields that conflict with the
+// profile.
+func parseKubeletConfig(o Options, user map[string]any) error {
 	const flag = "--kubelet-config"
-	if err := yaml.UnmarshalStrict(o.KubeletConfig, &own); err != nil {
+	if err := yaml.UnmarshalStrict(o.KubeletConfig, &user); err != nil {
 		return fmt.Errorf("%s: the file is not a KubeletConfiguration in YAML: %w", flag, err)
 	}
-	for _, field := range slices.Sorted(maps.Keys(own)) {
-		if want, fixed := mustBe[field]; fixed && own[field] != want {
-			return fmt.Errorf("%s: %s is %v and must be %v", flag, field, own[field], want)
+	for _, field := range slices.Sorted(maps.Keys(user)) {
+		if want, required := requiredFields[field]; required && user[field] != want {
+			return fmt.Errorf("%s: %s is %v and must be %v", flag, field, user[field], want)
 		}
-		if why, refused := mustNotBe[field]; refused {
+		if why, forbidden := forbiddenFields[field]; forbidden {
 			return fmt.Errorf("%s: %s must not be set: %s", flag, field, why)
 		}
 	}
-	if _, isMap := own["featureGates"].(map[string]any); own["featureGates"] != nil && !isMap {
-		return fmt.Errorf("%s: featureGates is %v, not a map of names and booleans", flag, own["featureGates"])
+	if _, isMap := user["featureGates"].(map[string]any); user["featureGates"] != nil && !isMap {
+		return fmt.Errorf("%s: featureGates is %v, not a map of names and booleans", flag, user["featureGates"])
 	}
 	if bootstrap.NeedsToken(o.KubeletConfig) {
-		return fmt.Errorf("%s: everybody on the machine can read the file, so the bootstrap token cannot be in it", flag)
+		return fmt.Errorf("%s: all users of the machine can read the file, so it must not contain the bootstrap token", flag)
 	}
 	if unknown := bootstrap.Unknown(o.KubeletConfig); len(unknown) > 0 {
-		return fmt.Errorf("%s: unknown placeholder %s; known are <<%s>>", flag, unknown[0],
+		return fmt.Errorf("%s: unknown placeholder %s: the known placeholders are <<%s>>", flag, unknown[0],
 			strings.Join(bootstrap.Placeholders(), ">>, <<"))
 	}
 	return nil
 }
 
-// withUninitialized returns the user's taints and the one that keeps pods away until Machinist has put the machine's
-// labels and taints on the node.
-func withUninitialized(own any) ([]any, error) {
-	ours := map[string]any{"key": v1beta1.NodeTaintUninitialized, "effect": "NoSchedule"}
-	taints, isList := own.([]any)
-	if own != nil && !isList {
-		return nil, fmt.Errorf("--kubelet-config: registerWithTaints is %v, not a list", own)
+// withUninitialized returns the user's taints and the taint machinist.dev/uninitialized. That taint keeps pods away
+// until Machinist has added the machine's labels and taints to the Node.
+func withUninitialized(userTaints any) ([]any, error) {
+	uninitialized := map[string]any{"key": v1beta1.NodeTaintUninitialized, "effect": "NoSchedule"}
+	taints, isList := userTaints.([]any)
+	if userTaints != nil && !isList {
+		return nil, fmt.Errorf("--kubelet-config: registerWithTaints is %v, not a list", userTaints)
 	}
 	for _, taint := range taints {
 		fields, _ := taint.(map[string]any)
 		switch {
-		case reflect.DeepEqual(fields, ours):
+		case reflect.DeepEqual(fields, uninitialized):
 			return taints, nil
 		case fields["key"] == v1beta1.NodeTaintUninitialized:
-			return nil, fmt.Errorf("--kubelet-config: registerWithTaints has %s with other values than the effect NoSchedule alone: "+
-				"Machinist takes off that one", v1beta1.NodeTaintUninitialized)
+			return nil, fmt.Errorf("--kubelet-config: in registerWithTaints the taint %s must have the effect NoSchedule and no value: "+
+				"Machinist removes only that taint", v1beta1.NodeTaintUninitialized)
 		}
 	}
-	return append(slices.Clone(taints), ours), nil
+	return append(slices.Clone(taints), uninitialized), nil
 }
 
-// merge puts fields into others, maps into maps.
+// merge copies the fields of from to into, and maps recursively.
 func merge(into, from map[string]any) {
 	for key, value := range from {
 		inner, isMap := value.(map[string]any)

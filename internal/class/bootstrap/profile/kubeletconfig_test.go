@@ -8,7 +8,7 @@ import (
 )
 
 func TestKubeletConfigIsMerged(t *testing.T) {
-	o := least("flatcar")
+	o := minimalOptions("flatcar")
 	o.KubeletConfig = []byte(`{rotateCertificates: true, maxPods: 1000000, resolvConf: /etc/resolv.conf, clusterDomain: other.local,
 authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 1m}},
   registerWithTaints: [{key: pool, effect: NoExecute}],
@@ -23,12 +23,12 @@ featureGates: {A: true}}`)
 		"  webhook:\n    cacheTTL: 1m\n    enabled: true\n", "- effect: NoExecute\n  key: pool\n- effect: NoSchedule\n  key: machinist.dev/uninitialized\n",
 		"featureGates:\n  A: true\n  B: false\n", "serverTLSBootstrap: true\n", "volumePluginDir: /var/lib/kubelet/volumeplugins\n"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in\n%s", want, got)
+			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
 }
 
-func TestKubeletConfigThatContradictsIsRefusedByField(t *testing.T) {
+func TestKubeletConfigThatConflictsIsRefused(t *testing.T) {
 	for config, want := range map[string]string{
 		"rotateCertificates: false":         "rotateCertificates is false and must be true",
 		"serverTLSBootstrap: false":         "serverTLSBootstrap is false and must be true",
@@ -40,16 +40,16 @@ func TestKubeletConfigThatContradictsIsRefusedByField(t *testing.T) {
 		"registerWithTaints: a":             "registerWithTaints is a, not a list",
 		"featureGates: [A]":                 "featureGates is [A], not a map",
 		"staticPodURL: <<API>>":             "unknown placeholder <<API>>",
-		"staticPodURL: <<BOOTSTRAP_TOKEN>>": "bootstrap token cannot be in it",
+		"staticPodURL: <<BOOTSTRAP_TOKEN>>": "must not contain the bootstrap token",
 		"a: 1\na: 2":                        "not a KubeletConfiguration in YAML",
 		"- a":                               "not a KubeletConfiguration in YAML",
 		"featureGates: {RotateKubeletServerCertificate: false}":                       "RotateKubeletServerCertificate must not be false",
-		"registerWithTaints: [{key: machinist.dev/uninitialized, effect: NoExecute}]": "registerWithTaints has machinist.dev/uninitialized",
+		"registerWithTaints: [{key: machinist.dev/uninitialized, effect: NoExecute}]": "registerWithTaints the taint machinist.dev/uninitialized",
 	} {
-		o := least("debian")
+		o := minimalOptions("debian")
 		o.KubeletConfig = []byte(config)
 		if _, err := Render(o); err == nil || !strings.Contains(err.Error(), "--kubelet-config") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got the error %v, want %q", config, err, want)
+			t.Errorf("%s: error %v, want %q", config, err, want)
 		}
 	}
 }

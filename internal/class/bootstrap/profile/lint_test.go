@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// cloudInit has the documented keys of the modules of cloud-init that profiles use, and nothing else.
+// cloudInit has only the documented keys of cloud-init's modules that profiles use.
 type cloudInit struct {
 	PreferFQDN        *bool             `json:"prefer_fqdn_over_hostname"`
 	Hostname          string            `json:"hostname"`
@@ -37,32 +37,32 @@ type cloudInitFile struct {
 	Content     string `json:"content"`
 }
 
-// onDisk is a file as the machine has it.
-type onDisk struct {
+// diskFile is a file on the machine's disk.
+type diskFile struct {
 	mode    int64
 	content string
 }
 
-// values are those of a machine whose every value would mean something else if it were not quoted, or not encoded.
+// values contains values that YAML or URL decoding would change if they were not quoted or encoded.
 var values = bootstrap.Values{MachineName: "1e3", MachineNamespace: "null", KubeletVersion: "v1.36.3",
 	APIEndpoint: "https://api.example:6443", CABundle: []byte("\xfb\xff\xbf\n" + sampleCA),
 	BootstrapToken: "abcdef.0123456789abcdef"}
 
-// readCloudConfig reads a rendered cloud-config as strictly as can be.
-func readCloudConfig(t testing.TB, data []byte) (cloudInit, map[string]onDisk) {
+// readCloudConfig parses a rendered cloud-config strictly.
+func readCloudConfig(t testing.TB, data []byte) (cloudInit, map[string]diskFile) {
 	t.Helper()
 	if !strings.HasPrefix(string(data), "#cloud-config\n") {
-		t.Fatalf("does not begin with #cloud-config: %.60q", data)
+		t.Fatalf("the config does not start with #cloud-config: %.60q", data)
 	}
 	var config cloudInit
 	if err := yaml.UnmarshalStrict(data, &config); err != nil {
 		t.Fatalf("%v in:\n%s", err, data)
 	}
-	disk := map[string]onDisk{}
+	disk := map[string]diskFile{}
 	for _, f := range config.WriteFiles {
 		mode, err := strconv.ParseInt(f.Permissions, 8, 32)
 		if err != nil || disk[f.Path].mode != 0 {
-			t.Fatalf("%s is written twice, or its mode %q cannot be read", f.Path, f.Permissions)
+			t.Fatalf("%s is written twice, or its mode %q is invalid", f.Path, f.Permissions)
 		}
 		content := f.Content
 		if f.Encoding == "b64" {
@@ -72,44 +72,44 @@ func readCloudConfig(t testing.TB, data []byte) (cloudInit, map[string]onDisk) {
 			}
 			content = string(decoded)
 		}
-		disk[f.Path] = onDisk{mode, content}
+		disk[f.Path] = diskFile{mode, content}
 	}
 	return config, disk
 }
 
-// readIgnition reads a rendered Ignition config with the parser and the validation of Ignition.
-func readIgnition(t testing.TB, data []byte) (hostKeys []string, disk map[string]onDisk) {
+// readIgnition parses and validates a rendered Ignition config with Ignition's own code.
+func readIgnition(t testing.TB, data []byte) (sshKeys []string, disk map[string]diskFile) {
 	t.Helper()
 	config, report, err := ignitiontypes.Parse(data)
 	if err != nil || len(report.Entries) > 0 {
 		t.Fatalf("%v\n%s\nin:\n%s", err, report.String(), data)
 	}
-	disk = map[string]onDisk{}
+	disk = map[string]diskFile{}
 	for _, f := range config.Storage.Files {
 		content, err := dataurl.DecodeString(*f.Contents.Source)
 		if err != nil {
 			t.Fatalf("%s: %v", f.Path, err)
 		}
-		disk[f.Path] = onDisk{int64(*f.Mode), string(content.Data)}
+		disk[f.Path] = diskFile{int64(*f.Mode), string(content.Data)}
 	}
 	for _, u := range config.Systemd.Units {
 		if u.Contents != nil {
-			disk["/etc/systemd/system/"+u.Name] = onDisk{0o644, *u.Contents}
+			disk["/etc/systemd/system/"+u.Name] = diskFile{0o644, *u.Contents}
 		}
 		for _, d := range u.Dropins {
-			disk["/etc/systemd/system/"+u.Name+".d/"+d.Name] = onDisk{0o644, *d.Contents}
+			disk["/etc/systemd/system/"+u.Name+".d/"+d.Name] = diskFile{0o644, *d.Contents}
 		}
 	}
 	for _, user := range config.Passwd.Users {
 		for _, key := range user.SSHAuthorizedKeys {
-			hostKeys = append(hostKeys, string(key))
+			sshKeys = append(sshKeys, string(key))
 		}
 	}
-	return hostKeys, disk
+	return sshKeys, disk
 }
 
-// onMachine renders a template for a machine and returns the files on its disk.
-func onMachine(t testing.TB, profile string, template []byte) map[string]onDisk {
+// onMachine renders a template for a machine and returns the files on the machine's disk.
+func onMachine(t testing.TB, profile string, template []byte) map[string]diskFile {
 	t.Helper()
 	data, err := bootstrap.Render(template, values)
 	if err != nil {
@@ -123,12 +123,12 @@ func onMachine(t testing.TB, profile string, template []byte) map[string]onDisk 
 	return disk
 }
 
-func TestEveryProfileGivesTheMachineTheSameFiles(t *testing.T) {
+func TestAllProfilesWriteFiles(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
-			o := most(name)
+			o := allOptions(name)
 			disk := onMachine(t, name, render(t, o))
-			want := map[string]onDisk{
+			want := map[string]diskFile{
 				"/etc/agent/config": {0o600, "name: 1e3\ntoken: abcdef.0123456789abcdef\n"},
 				"/opt/agent/run":    {0o755, string(o.Files[1].Content)},
 				proxyPath: {0o600, "HTTP_PROXY=http://user:pa%40ss@proxy.example:3128\nhttp_proxy=http://user:pa%40ss@proxy.example:3128\n" +
@@ -137,16 +137,16 @@ func TestEveryProfileGivesTheMachineTheSameFiles(t *testing.T) {
 				"/etc/systemd/system/agent.service": {0o644, "[Service]\nExecStart=/opt/agent/run 1e3\n[Install]\nWantedBy=multi-user.target\n"},
 			}
 			if configuresKubelet(name) {
-				want[clientCAPath] = onDisk{0o644, sampleCA}
-				want[environmentPath] = onDisk{0o644, "KUBELET_VERSION=v1.36.3\n"}
+				want[clientCAPath] = diskFile{0o644, sampleCA}
+				want[environmentPath] = diskFile{0o644, "KUBELET_VERSION=v1.36.3\n"}
 			}
-			if distributions[name].agent == nil { // An agent has mirrors in a file of another format.
-				want["/etc/containerd/certs.d/docker.io/hosts.toml"] = onDisk{0o644, "server = \"https://registry-1.docker.io\"\n\n" +
+			if distributions[name].agent == nil { // Agents have the mirrors in a file of another format.
+				want["/etc/containerd/certs.d/docker.io/hosts.toml"] = diskFile{0o644, "server = \"https://registry-1.docker.io\"\n\n" +
 					"[host.\"https://mirror.example\"]\ncapabilities = [\"pull\", \"resolve\"]\n\n" +
 					"[host.\"https://second.example/v2\"]\ncapabilities = [\"pull\", \"resolve\"]\n"}
 			}
 			for _, f := range o.Files[2:] {
-				want[f.Path] = onDisk{0o644, string(f.Content)}
+				want[f.Path] = diskFile{0o644, string(f.Content)}
 			}
 			for path, file := range want {
 				if disk[path] != file {
@@ -154,35 +154,36 @@ func TestEveryProfileGivesTheMachineTheSameFiles(t *testing.T) {
 				}
 			}
 			if !configuresKubelet(name) {
-				return // Its files are those of TestKubeadmJoins or TestAgentsJoin.
+				return // TestKubeadmProfileJoins and TestAgentProfilesJoin check the other files.
 			}
-			plain := onMachine(t, name, render(t, least(name)))
-			if got := plain[clientCAPath].content; got != string(values.CABundle) {
+			minimal := onMachine(t, name, render(t, minimalOptions(name)))
+			if got := minimal[clientCAPath].content; got != string(values.CABundle) {
 				t.Errorf("without --client-ca %s is %q", clientCAPath, got)
 			}
-			if plain[kubeconfigPath].mode != 0o600 || !strings.Contains(plain[kubeconfigPath].content, values.BootstrapToken) {
-				t.Errorf("%s is %+v", kubeconfigPath, plain[kubeconfigPath])
+			kubeconfig := minimal[kubeconfigPath]
+			if kubeconfig.mode != 0o600 || !strings.Contains(kubeconfig.content, values.BootstrapToken) {
+				t.Errorf("%s is %+v", kubeconfigPath, kubeconfig)
 			}
 		})
 	}
 }
 
-func TestHostNameAndKeysReachTheMachine(t *testing.T) {
+func TestHostNameAndSSHKeys(t *testing.T) {
 	for _, name := range Names() {
-		data, err := bootstrap.Render(render(t, most(name)), values)
+		data, err := bootstrap.Render(render(t, allOptions(name)), values)
 		if err != nil {
 			t.Fatal(err)
 		}
 		host, keys := "", []string(nil)
 		if name == "flatcar" {
-			var disk map[string]onDisk
+			var disk map[string]diskFile
 			keys, disk = readIgnition(t, data)
 			host = strings.TrimSpace(disk["/etc/hostname"].content)
 		} else {
 			config, _ := readCloudConfig(t, data)
 			host, keys = config.Hostname, config.SSHAuthorizedKeys
 			if config.PreferFQDN == nil || *config.PreferFQDN {
-				t.Errorf("%s: cloud-init may name the host with its domain", name)
+				t.Errorf("%s: cloud-init may use a host name with a domain", name)
 			}
 		}
 		if host != "1e3" || !slices.Equal(keys, []string{testKey}) {
@@ -191,11 +192,11 @@ func TestHostNameAndKeysReachTheMachine(t *testing.T) {
 	}
 }
 
-// CLOUD_INIT_SCHEMA is cloud-init's own schema, which hack/cloudinit.sh fetches where there is apt.
-func TestCloudInitsOwnSchemaAdmitsEveryCloudConfig(t *testing.T) {
+// CLOUD_INIT_SCHEMA is the path of cloud-init's own schema. hack/cloudinit.sh fetches it on systems with apt.
+func TestCloudConfigsMatchSchemaOfCloudInit(t *testing.T) {
 	path := os.Getenv("CLOUD_INIT_SCHEMA")
 	if path == "" {
-		t.Skip("CLOUD_INIT_SCHEMA is not set: `make test` sets it where there is apt")
+		t.Skip("CLOUD_INIT_SCHEMA is not set: `make test` sets it on systems with apt")
 	}
 	schema, err := jsonschema.NewCompiler().Compile(path)
 	if err != nil {
@@ -209,10 +210,10 @@ func TestCloudInitsOwnSchemaAdmitsEveryCloudConfig(t *testing.T) {
 		return schema.Validate(config)
 	}
 	if validate([]byte("#cloud-config\nwrite_files: [{path: 7}]\n")) == nil {
-		t.Fatal("the schema admits a path that is no string, so it proves nothing")
+		t.Fatal("the schema allows a path that is not a string, so this test would prove nothing")
 	}
 	for _, name := range slices.DeleteFunc(Names(), func(name string) bool { return name == "flatcar" }) {
-		for kind, o := range map[string]Options{"least": least(name), "most": most(name)} {
+		for kind, o := range map[string]Options{"minimal": minimalOptions(name), "all": allOptions(name)} {
 			data, err := bootstrap.Render(render(t, o), values)
 			if err == nil {
 				err = validate(data)
@@ -224,8 +225,8 @@ func TestCloudInitsOwnSchemaAdmitsEveryCloudConfig(t *testing.T) {
 	}
 }
 
-func TestEveryProfileIsNamed(t *testing.T) {
+func TestNamesContainsAllProfiles(t *testing.T) {
 	if got, want := slices.Sorted(slices.Values(Names())), slices.Sorted(maps.Keys(distributions)); !slices.Equal(got, want) {
-		t.Errorf("Names are %v, and there are %v", got, want)
+		t.Errorf("Names() = %v, want %v", got, want)
 	}
 }

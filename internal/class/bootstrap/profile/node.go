@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Paths on the machine that more than one part names.
+// Paths on the machine that are used in several files of this package.
 const (
 	kubeconfigPath    = "/etc/kubernetes/bootstrap-kubeconfig"
 	clientCAPath      = "/etc/kubernetes/pki/ca.crt"
@@ -16,7 +16,7 @@ const (
 	resolvConfPath    = "/var/lib/kubelet/resolv.conf"
 )
 
-// bootstrapKubeconfig is the kubeconfig with which a kubelet asks for its certificate.
+// bootstrapKubeconfig is the kubeconfig with which the kubelet requests its client certificate.
 const bootstrapKubeconfig = `apiVersion: v1
 kind: Config
 clusters:
@@ -36,16 +36,16 @@ contexts:
 current-context: bootstrap
 `
 
-// joinByKubelet makes the machine a node by a kubelet that the profile brings, or starts, and configures.
+// joinByKubelet configures the kubelet to join the cluster. It installs the kubelet, or starts a preinstalled one.
 func (m *machine) joinByKubelet(o Options, d distribution) error {
-	m.introduce(o)
+	m.addCredentials(o)
 	if err := m.configureKubelet(o, d); err != nil {
 		return err
 	}
-	if d.packaging != nil || d.configuresRuntime { // An image with a kubelet has prepared its kernel.
+	if d.packaging != nil || d.configuresRuntime { // Images with a preinstalled kubelet have prepared the kernel.
 		m.prepareKernel()
 	}
-	m.useProxy(o, "containerd.service")
+	m.addProxy(o, "containerd.service")
 	if o.hasProxy() && d.packaging != nil {
 		d.packaging.proxy(m, o)
 	}
@@ -54,19 +54,19 @@ func (m *machine) joinByKubelet(o Options, d distribution) error {
 	return nil
 }
 
-// introduce brings what the kubelet needs to know the API server, and the API server to know the kubelet.
-func (m *machine) introduce(o Options) {
+// addCredentials adds the files with which the kubelet and the API server authenticate each other.
+func (m *machine) addCredentials(o Options) {
 	m.files = append(m.files,
 		file{path: kubeconfigPath, mode: 0o600, text: bootstrapKubeconfig},
 		file{path: environmentPath, mode: 0o644, text: "KUBELET_VERSION=<<KUBELET_VERSION>>\n"})
 	if o.ClientCA != nil {
-		m.files = append(m.files, file{path: clientCAPath, mode: 0o644, text: encoded(o.ClientCA), base64: true})
+		m.files = append(m.files, file{path: clientCAPath, mode: 0o644, text: toBase64(o.ClientCA), base64: true})
 		return
 	}
 	m.files = append(m.files, file{path: clientCAPath, mode: 0o644, text: "<<CA_BUNDLE_BASE64>>", base64: true})
 }
 
-// prepareKernel loads the modules and sets the parameters that pod networks need.
+// prepareKernel loads the kernel modules and sets the kernel parameters that pod networks need.
 func (m *machine) prepareKernel() {
 	m.files = append(m.files,
 		file{path: "/etc/modules-load.d/kubernetes.conf", mode: 0o644, text: "overlay\nbr_netfilter\n"},
@@ -75,12 +75,13 @@ net.ipv6.conf.all.forwarding = 1
 net.bridge.bridge-nf-call-iptables = 1
 net.bridge.bridge-nf-call-ip6tables = 1
 `})
-	// cloud-init runs after systemd has read both.
+	// cloud-init writes these files after systemd has read them at boot, so apply them now.
 	m.before = append(m.before, []string{"modprobe", "-a", "overlay", "br_netfilter"}, []string{"sysctl", "--system"})
 }
 
-// useProxy brings the proxies to units. The file of variables may have a password, and systemd reads it as root.
-func (m *machine) useProxy(o Options, units ...string) {
+// addProxy sets the proxies in the environment of units. The file with the variables may contain a password, so
+// only root can read it. systemd reads it as root.
+func (m *machine) addProxy(o Options, units ...string) {
 	if !o.hasProxy() {
 		return
 	}
@@ -89,7 +90,7 @@ func (m *machine) useProxy(o Options, units ...string) {
 		{"HTTP_PROXY", o.HTTPProxy}, {"HTTPS_PROXY", o.HTTPSProxy}, {"NO_PROXY", o.NoProxy},
 	} {
 		if variable.value != "" {
-			// curl reads http_proxy in lower case only.
+			// curl reads http_proxy only in lower case.
 			fmt.Fprintf(&lines, "%s=%s\n%s=%s\n", variable.name, variable.value, strings.ToLower(variable.name), variable.value)
 		}
 	}

@@ -12,90 +12,91 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// Runtime is where containerd comes from.
+// Runtime is the source of containerd.
 type Runtime string
 
 const (
-	// RuntimePackage installs the distribution's package.
+	// RuntimePackage installs the package of the distribution.
 	RuntimePackage Runtime = "package"
-	// RuntimePreinstalled takes the image's.
+	// RuntimePreinstalled uses the containerd of the image.
 	RuntimePreinstalled Runtime = "preinstalled"
 )
 
-// KubeletSource is where the kubelet comes from.
+// KubeletSource is the source of the kubelet.
 type KubeletSource string
 
 const (
-	// KubeletPackages installs the package of the machine's version from a repository.
+	// KubeletPackages installs the package of the machine's version from a package repository.
 	KubeletPackages KubeletSource = "packages"
-	// KubeletURL downloads the program of the machine's version and checks its checksum.
+	// KubeletURL downloads the program of the machine's version and verifies its checksum.
 	KubeletURL KubeletSource = "url"
-	// KubeletPreinstalled takes the image's, whatever its version.
+	// KubeletPreinstalled uses the kubelet of the image, regardless of its version.
 	KubeletPreinstalled KubeletSource = "preinstalled"
 )
 
-// Options say what a template brings. The zero value of each field but Profile asks for nothing, or for the profile's
-// default.
+// Options are the inputs of Render. Only Profile is required by all profiles. The zero value of any other field adds
+// nothing, or selects the default of the profile.
 type Options struct {
 	// Profile is one of Names.
 	Profile string
 
 	Runtime Runtime
-	// Mirrors are asked for images in place of their registry, in this order.
+	// Mirrors are used for images in place of their registry, in this order.
 	Mirrors []Mirror
 
-	// HTTPProxy and HTTPSProxy are URLs for containerd, the kubelet and the installation of packages. NoProxy are hosts,
-	// domains and networks that are reached without them, separated by commas.
+	// HTTPProxy and HTTPSProxy are the URLs of the proxies for containerd, the kubelet and the installation of packages.
+	// NoProxy lists the hosts, domains and networks that are reached without a proxy, separated by commas.
 	HTTPProxy, HTTPSProxy, NoProxy string
 
-	// SSHKeys may log in as the image's default user, each a line of authorized_keys.
+	// SSHKeys are the public keys that may log in as the image's default user. Each is a line of authorized_keys.
 	SSHKeys []string
-	// SetHostname names the machine's host as the Machine. Without it the cloud names it.
+	// SetHostname sets the host name to the name of the Machine. Otherwise the cloud sets the host name.
 	SetHostname bool
 
-	// Server is the https URL of the servers of k3s or RKE2 that agents join. k3s has the API endpoint by default.
+	// Server is the https URL of the k3s or RKE2 servers that agents join. The default for k3s is the API endpoint.
 	Server string
 
-	// Kubelet is where the kubelet comes from. The fields after it belong to one source each.
+	// Kubelet is the source of the kubelet. Each of the following fields belongs to one source.
 	Kubelet KubeletSource
-	// PackageRepository is the URL of a repository of packages; {minor} in it stands for the machine's minor version, such
-	// as v1.36. PackageRepositoryKey is the armoured OpenPGP key of its signatures.
+	// PackageRepository is the URL of a package repository. {minor} in it stands for the machine's minor version, such as
+	// v1.36. PackageRepositoryKey is the ASCII-armored OpenPGP key that signs its packages.
 	PackageRepository    string
 	PackageRepositoryKey []byte
-	// KubeletURL has the placeholder KUBELET_VERSION. KubeletSHA256 are hexadecimal checksums by version, such as v1.36.3.
+	// KubeletURL contains the placeholder KUBELET_VERSION. KubeletSHA256 maps versions, such as v1.36.3, to hexadecimal
+	// checksums.
 	KubeletURL    string
 	KubeletSHA256 map[string]string
-	// KubeletBinary is the path of a preinstalled kubelet; default /usr/bin/kubelet.
+	// KubeletBinary is the path of a preinstalled kubelet. The default is /usr/bin/kubelet.
 	KubeletBinary string
 
-	// KubeletConfig is a KubeletConfiguration in YAML that is merged into the profile's.
+	// KubeletConfig is a KubeletConfiguration in YAML. It is merged into that of the profile.
 	KubeletConfig []byte
 	FeatureGates  map[string]bool
-	// ClusterDNS are the addresses of the cluster's name servers.
+	// ClusterDNS are the addresses of the cluster's DNS servers.
 	ClusterDNS []string
-	// ClientCA is the PEM bundle of authorities whose clients may call the kubelet. Without it that is the bundle that
-	// verifies the API server.
+	// ClientCA is the PEM bundle of the CAs whose clients may call the kubelet. The default is the bundle that verifies
+	// the API server.
 	ClientCA []byte
 
 	Files []File
 	Units []Unit
 }
 
-// Mirror is asked for the images of a registry.
+// Mirror is a mirror of a registry.
 type Mirror struct {
 	Registry, URL string
 }
 
-// File is a file of the user's.
+// File is an additional file of the user.
 type File struct {
 	// Path is absolute.
 	Path    string
 	Content []byte
-	// Executable gives it the mode 0755 rather than 0644; one with the bootstrap token has 0600.
+	// Executable sets the mode 0755 instead of 0644. A file with the bootstrap token always gets the mode 0600.
 	Executable bool
 }
 
-// Unit is a unit of systemd of the user's, which is enabled and started.
+// Unit is an additional systemd unit of the user. It is enabled and started.
 type Unit struct {
 	Name    string
 	Content []byte
@@ -114,8 +115,8 @@ func (o *Options) setDefaults(d distribution) {
 
 func (o *Options) hasProxy() bool { return o.HTTPProxy != "" || o.HTTPSProxy != "" }
 
-// file returns the file as the machine has it. Only text may have placeholders: Machinist does not look into what is
-// encoded.
+// file returns the file in the form in which the template contains it. Only text may contain placeholders, because
+// Machinist does not decode files within a template.
 func (f File) file() (file, error) {
 	out := file{path: f.Path, mode: 0o644, text: string(f.Content)}
 	if f.Executable {
@@ -128,19 +129,19 @@ func (f File) file() (file, error) {
 		return out, nil
 	}
 	if hasPlaceholder(string(f.Content)) {
-		return file{}, fmt.Errorf("--file %s: it has a placeholder and is not text in UTF-8", f.Path)
+		return file{}, fmt.Errorf("--file %s: the file contains a placeholder but is not UTF-8 text", f.Path)
 	}
 	out.text, out.base64 = base64.StdEncoding.EncodeToString(f.Content), true
 	return out, nil
 }
 
-// hasPlaceholder reports whether Machinist would replace a part of a value, or a part looks as if it should.
+// hasPlaceholder reports whether a value contains a placeholder, or text that looks like one.
 func hasPlaceholder(value string) bool {
 	out, err := bootstrap.Render([]byte(value), sample)
 	return err != nil || string(out) != value || len(bootstrap.Unknown([]byte(value))) > 0
 }
 
-// isText says whether every format can have the content as it is.
+// isText reports whether all formats can contain the content without an encoding.
 func isText(content []byte) bool {
 	return len(bytes.TrimSpace(content)) > 0 && utf8.Valid(content) &&
 		!strings.ContainsFunc(string(content), func(r rune) bool {

@@ -1,8 +1,8 @@
-// Package profile composes user-data templates: what makes a plain machine of a distribution a node. A profile is a
-// composition of files, units, packages and commands, which one of two writers turns into a cloud-config or an Ignition
-// config. The package reads no file and asks nobody: options in, bytes out.
+// Package profile generates user-data templates. A template turns a plain machine of a Linux distribution into a node.
+// A profile is a set of files, units, packages and commands. One of two writers turns the set into a cloud-config or an
+// Ignition config. The package reads no files and calls no servers: its output depends only on the options.
 //
-// A template has the placeholders of package bootstrap, which Machinist replaces for each machine.
+// The templates contain placeholders of package bootstrap, which Machinist replaces for each machine.
 package profile
 
 import (
@@ -13,34 +13,35 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// distribution is what profiles differ in.
+// distribution describes how a profile differs from the others.
 type distribution struct {
 	write func(*machine) ([]byte, error)
 	// runtime and kubelet are the defaults of the options.
 	runtime Runtime
 	kubelet KubeletSource
-	// runtimePackage is the package of containerd; empty where nothing can be installed.
+	// runtimePackage is the package of containerd. It is empty if packages cannot be installed.
 	runtimePackage string
-	// tools are the packages of programs that a kubelet and its plugins call, and that the kubelet's own package would
-	// bring.
+	// tools are the packages of the programs that the kubelet and its plugins call. The kubelet's own package depends on
+	// them, but a downloaded kubelet needs them installed separately.
 	tools []string
-	// packaging is how packages come; nil where none can.
+	// packaging describes the package manager. It is nil if packages cannot be installed.
 	packaging *packaging
-	// configuresRuntime says that the image has a containerd that reads no configuration of the machine by itself.
+	// configuresRuntime is true if the profile must configure the image's containerd, because by default that does not
+	// read a configuration from /etc.
 	configuresRuntime bool
-	// join makes the machine a node where the profile brings neither the kubelet nor its configuration.
+	// join adds the files and units with which the machine joins. It is set in profiles that do not configure the kubelet.
 	join func(*machine, Options, distribution)
-	// kubeletSettings says where the kubelet has its settings from in such a profile.
-	kubeletSettings string
-	// agent is what joins a cluster of k3s or RKE2; nil for other profiles.
+	// settingsSource explains where the kubelet gets its settings from in such a profile.
+	settingsSource string
+	// agent is the program that joins a cluster of k3s or RKE2. It is nil for other profiles.
 	agent *agent
-	// kubelet's settings that only this distribution needs.
+	// settings are fields of the KubeletConfiguration that only this distribution needs.
 	settings map[string]any
 }
 
-// resolved is where systemd-resolved keeps the name servers themselves. /etc/resolv.conf leads to its own address on
-// the machine, which pods cannot ask.
-var resolved = map[string]any{"resolvConf": resolvedPath}
+// resolvedSettings point to the file with the name servers of systemd-resolved. On such a machine /etc/resolv.conf
+// contains only the address of the local resolver, which pods cannot reach.
+var resolvedSettings = map[string]any{"resolvConf": resolvedPath}
 
 const resolvedPath = "/run/systemd/resolve/resolv.conf"
 
@@ -49,25 +50,25 @@ var distributions = map[string]distribution{
 		tools: []string{"ca-certificates", "conntrack", "curl", "ethtool", "iptables", "socat"}, packaging: &apt},
 	"ubuntu": {write: cloudConfig, runtime: RuntimePackage, kubelet: KubeletPackages, runtimePackage: "containerd",
 		tools: []string{"ca-certificates", "conntrack", "curl", "ethtool", "iptables", "socat"}, packaging: &apt,
-		settings: resolved},
+		settings: resolvedSettings},
 	"rhel": {write: cloudConfig, runtime: RuntimePackage, kubelet: KubeletPackages, runtimePackage: "containerd.io",
 		tools: []string{"conntrack-tools", "ethtool", "iptables", "socat"}, packaging: &dnf},
 	"flatcar": {write: ignition, runtime: RuntimePreinstalled, kubelet: KubeletURL, configuresRuntime: true,
 		settings: map[string]any{
-			"resolvConf": resolved["resolvConf"],
-			// The default is below /usr, which is read-only.
+			"resolvConf": resolvedPath,
+			// The default directory is below /usr, which is read-only.
 			"volumePluginDir": "/var/lib/kubelet/volumeplugins",
 		}},
 	"preinstalled": {write: cloudConfig, runtime: RuntimePreinstalled, kubelet: KubeletPreinstalled},
 	"kubeadm": {write: cloudConfig, runtime: RuntimePreinstalled, join: (*machine).joinByKubeadm,
-		kubeletSettings: "kubeadm takes the kubelet's settings from the cluster's kubelet-config"},
+		settingsSource: "kubeadm reads the kubelet's settings from the cluster's ConfigMap kubelet-config"},
 	"k3s": {write: cloudConfig, runtime: RuntimePreinstalled, join: (*machine).startAgent, agent: &k3s,
-		kubeletSettings: "the agent of k3s has a kubelet of its own, with the settings in /etc/rancher/k3s"},
+		settingsSource: "the k3s agent runs its own kubelet, with the settings in /etc/rancher/k3s"},
 	"rke2": {write: cloudConfig, runtime: RuntimePreinstalled, join: (*machine).startAgent, agent: &rke2,
-		kubeletSettings: "the agent of RKE2 has a kubelet of its own, with the settings in /etc/rancher/rke2"},
+		settingsSource: "the RKE2 agent runs its own kubelet, with the settings in /etc/rancher/rke2"},
 }
 
-// Names are the names of all profiles, in the order in which people read them.
+// Names returns the names of all profiles, in the order in which they are shown.
 func Names() []string {
 	return []string{"debian", "ubuntu", "flatcar", "rhel", "preinstalled", "kubeadm", "k3s", "rke2"}
 }
@@ -76,41 +77,42 @@ func Names() []string {
 type file struct {
 	path string
 	mode int
-	// text is the content. With base64 it is the content's encoding.
+	// text is the content, or its base64 encoding if base64 is true.
 	text   string
 	base64 bool
-	// append adds the content to what is there. Only a cloud-config can.
+	// append appends the content to an existing file. Only a cloud-config supports that.
 	append bool
 }
 
-// unit is a unit of systemd.
+// unit is a systemd unit.
 type unit struct {
 	name string
-	// text is the whole unit; empty where only dropIn is set.
+	// text is the whole unit. It is empty if only dropIn is set.
 	text string
-	// dropIn is what the unit gets beside its own text, and dropInName the name of that file.
+	// dropIn is the text of a drop-in for the unit, and dropInName is the drop-in's file name.
 	dropIn, dropInName string
 	// enabled starts the unit now and at each boot.
 	enabled bool
-	// running says that one that runs already has all that it needs to know.
-	running bool
+	// keepRunning does not restart a unit that already runs, because its configuration has not changed.
+	keepRunning bool
 }
 
-// machine is what user data makes of a machine, whatever the format.
+// machine is the configuration of a machine, independent of the format of the user data.
 type machine struct {
 	files    []file
 	units    []unit
 	packages []string
-	// aptProxy are the proxies for apt, which takes them from the cloud-config.
+	// aptProxy are the proxies for apt, which the cloud-config sets.
 	aptProxy map[string]string
-	// before and after are commands around the start of units. Only a cloud-config has them: Ignition runs before systemd.
+	// before and after are commands that run before and after units are started. Only a cloud-config supports them,
+	// because Ignition runs before systemd.
 	before, after [][]string
 	sshKeys       []string
 	setHostname   bool
 }
 
-// Render returns the user-data template that the options ask for. An error names the flag of `machinist bootstrap
-// render` and the value, never the content of a file and no password.
+// Render returns the user-data template for the options. Its errors name the flag of `machinist bootstrap render` and
+// its value. They never contain passwords or the contents of files.
 func Render(o Options) ([]byte, error) {
 	d, known := distributions[o.Profile]
 	if !known {
@@ -126,21 +128,21 @@ func Render(o Options) ([]byte, error) {
 	} else if err := m.joinByKubelet(o, d); err != nil {
 		return nil, err
 	}
-	if err := m.addOwn(o); err != nil {
+	if err := m.addUserFiles(o); err != nil {
 		return nil, err
 	}
 	template, err := d.write(m)
 	if err != nil {
 		return nil, err
 	}
-	// What passes here can be rendered for a machine.
+	// Check that Machinist can render the template for a machine.
 	if _, err := bootstrap.Render(template, sample); err != nil {
 		return nil, fmt.Errorf("the template cannot be rendered: %w", err)
 	}
 	return template, nil
 }
 
-// sample are values for a trial.
+// sample contains valid values of all placeholders.
 var sample = bootstrap.Values{MachineName: "pool-a1b2c", MachineNamespace: "fleet", KubeletVersion: "v1.36.3",
 	APIEndpoint: "https://api.example:6443", CABundle: []byte(sampleCA), BootstrapToken: "abcdef.0123456789abcdef"}
 
@@ -156,15 +158,15 @@ RdtpextE0AIgYYMsWlAI83viD3zKaMo/304lG1YYC+j1dNt2tk0JeCo=
 -----END CERTIFICATE-----
 `
 
-// addOwn adds the files and units that the options bring.
-func (m *machine) addOwn(o Options) error {
+// addUserFiles adds the files and units of the options.
+func (m *machine) addUserFiles(o Options) error {
 	taken := map[string]bool{"/etc/hostname": o.SetHostname}
 	for _, f := range m.allFiles() {
 		taken[f.path] = true
 	}
 	for _, f := range o.Files {
 		if taken[f.Path] {
-			return fmt.Errorf("--file %s: the profile %s writes this file itself, or it is given twice", f.Path, o.Profile)
+			return fmt.Errorf("--file %s: the profile %s already writes this file, or --file is given twice for it", f.Path, o.Profile)
 		}
 		added, err := f.file()
 		if err != nil {
@@ -175,13 +177,13 @@ func (m *machine) addOwn(o Options) error {
 	for _, u := range o.Units {
 		if taken["/etc/systemd/system/"+u.Name] || slices.ContainsFunc(m.units,
 			func(other unit) bool { return other.name == u.Name }) {
-			return fmt.Errorf("--unit %s: the profile %s has this unit itself, or it is given twice", u.Name, o.Profile)
+			return fmt.Errorf("--unit %s: the profile %s already has this unit, or --unit is given twice for it", u.Name, o.Profile)
 		}
 		if !isText(u.Content) {
 			return fmt.Errorf("--unit %s: the file is empty or is not text in UTF-8", u.Name)
 		}
 		if !strings.Contains("\n"+string(u.Content), "\n[Install]") {
-			return fmt.Errorf("--unit %s: it has no section [Install], so it would never start", u.Name)
+			return fmt.Errorf("--unit %s: the unit has no [Install] section, so it would never start", u.Name)
 		}
 		m.units = append(m.units, unit{name: u.Name, text: string(u.Content), enabled: true})
 	}

@@ -13,11 +13,11 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestGoldens(t *testing.T) {
 	for _, name := range Names() {
-		for file, o := range map[string]Options{name: least(name), name + "-all": most(name)} {
+		for file, o := range map[string]Options{name: minimalOptions(name), name + "-all": allOptions(name)} {
 			t.Run(file, func(t *testing.T) {
 				got := render(t, o)
 				path := filepath.Join("testdata", file+".golden")
@@ -31,23 +31,23 @@ func TestGoldens(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(string(want), string(got)); diff != "" {
-					t.Errorf("run the test with -update if this is right (- golden, + now):\n%s", diff)
+					t.Errorf("run the test with -update if the difference is intended (- golden, + now):\n%s", diff)
 				}
 			})
 		}
 	}
 }
 
-func TestEveryTemplateAsksForAToken(t *testing.T) {
+func TestAllTemplatesNeedToken(t *testing.T) {
 	for _, name := range Names() {
-		if !bootstrap.NeedsToken(render(t, least(name))) {
-			t.Errorf("%s: no machine would get a bootstrap token", name)
+		if !bootstrap.NeedsToken(render(t, minimalOptions(name))) {
+			t.Errorf("%s: the template does not use the bootstrap token", name)
 		}
 	}
 }
 
-func TestSecretHasTheTemplateAsItIs(t *testing.T) {
-	for _, template := range []string{string(render(t, most("flatcar"))), string(render(t, most("debian"))), "one line", "  a\n\nb\n\n"} {
+func TestSecretContainsTemplateUnchanged(t *testing.T) {
+	for _, template := range []string{string(render(t, allOptions("flatcar"))), string(render(t, allOptions("debian"))), "one line", "  a\n\nb\n\n"} {
 		var secret corev1.Secret
 		if err := yaml.UnmarshalStrict(Secret("true", "1234", []byte(template)), &secret); err != nil {
 			t.Fatal(err)

@@ -26,11 +26,11 @@ var (
 	featureForm  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
 )
 
-// validate refuses options that no machine could follow. Values that go into files of other formats (TOML, INI,
-// environment files) are admitted by form, so that no value can be more than a value there.
+// validate returns an error for invalid options. Some values are written into files of other formats (TOML, INI,
+// environment files). They must match a strict form, so that they cannot add anything else to those files.
 func (o *Options) validate(d distribution) error {
-	for _, check := range []func(distribution) error{o.refuseKubelet, o.validateServer, o.validateRuntime,
-		o.validateProxy, o.validateAccess, o.validateSource, o.validateKubelet, o.validateOwn} {
+	for _, check := range []func(distribution) error{o.refuseKubeletOptions, o.validateServer, o.validateRuntime,
+		o.validateProxy, o.validateAccess, o.validateSource, o.validateKubelet, o.validateUserFiles} {
 		if err := check(d); err != nil {
 			return err
 		}
@@ -38,8 +38,8 @@ func (o *Options) validate(d distribution) error {
 	return nil
 }
 
-// refuseKubelet refuses options about the kubelet where the profile does not configure it.
-func (o *Options) refuseKubelet(d distribution) error {
+// refuseKubeletOptions refuses options of the kubelet if the profile does not configure the kubelet.
+func (o *Options) refuseKubeletOptions(d distribution) error {
 	if d.join == nil {
 		return nil
 	}
@@ -61,10 +61,10 @@ func (o *Options) refuseKubelet(d distribution) error {
 		if !option.given {
 			continue
 		}
-		if option.value != "" { // An option that is a file does not show its content.
+		if option.value != "" { // The value is empty for options that are files, because their content is not shown.
 			option.flag += fmt.Sprintf(" %q", option.value)
 		}
-		return fmt.Errorf("%s: the profile %s does not configure the kubelet: %s", option.flag, o.Profile, d.kubeletSettings)
+		return fmt.Errorf("%s: the profile %s does not configure the kubelet: %s", option.flag, o.Profile, d.settingsSource)
 	}
 	return nil
 }
@@ -76,11 +76,11 @@ func (o *Options) validateServer(d distribution) error {
 	case o.Server == "":
 		return nil
 	case d.agent == nil:
-		return fmt.Errorf("--server %q: goes with the profiles k3s and rke2, and the profile is %s", redacted(o.Server), o.Profile)
+		return fmt.Errorf("--server %q: is valid only for the profiles k3s and rke2, and the profile is %s", redacted(o.Server), o.Profile)
 	case !strings.HasPrefix(o.Server, "https://"):
-		return fmt.Errorf("--server %q: must begin with https://", redacted(o.Server))
+		return fmt.Errorf("--server %q: must start with https://", redacted(o.Server))
 	}
-	return isURL("--server", o.Server, false)
+	return validateURL("--server", o.Server, false)
 }
 
 func (o *Options) validateRuntime(d distribution) error {
@@ -95,7 +95,7 @@ func (o *Options) validateRuntime(d distribution) error {
 		if !registryForm.MatchString(m.Registry) {
 			return fmt.Errorf("--registry-mirror %q: write REGISTRY=URL, such as docker.io=https://mirror.example", redacted(value))
 		}
-		if err := isURL("--registry-mirror "+m.Registry, m.URL, false); err != nil {
+		if err := validateURL("--registry-mirror "+m.Registry, m.URL, false); err != nil {
 			return err
 		}
 		if slices.Contains(o.Mirrors[:i], m) {
@@ -107,12 +107,12 @@ func (o *Options) validateRuntime(d distribution) error {
 
 func (o *Options) validateProxy(distribution) error {
 	if o.HTTPProxy != "" {
-		if err := isURL("--http-proxy", o.HTTPProxy, true); err != nil {
+		if err := validateURL("--http-proxy", o.HTTPProxy, true); err != nil {
 			return err
 		}
 	}
 	if o.HTTPSProxy != "" {
-		if err := isURL("--https-proxy", o.HTTPSProxy, true); err != nil {
+		if err := validateURL("--https-proxy", o.HTTPSProxy, true); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func (o *Options) validateProxy(distribution) error {
 		return fmt.Errorf("--no-proxy %q: write hosts, domains and networks separated by commas", o.NoProxy)
 	}
 	if o.NoProxy != "" && !o.hasProxy() {
-		return fmt.Errorf("--no-proxy %q: is of no use without --http-proxy or --https-proxy", o.NoProxy)
+		return fmt.Errorf("--no-proxy %q: has no effect without --http-proxy or --https-proxy", o.NoProxy)
 	}
 	return nil
 }
@@ -137,20 +137,20 @@ func (o *Options) validateAccess(distribution) error {
 	count := 0
 	for block, rest := pem.Decode(o.ClientCA); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
-			return fmt.Errorf("--client-ca: the file has a block %q, and may only have certificates", block.Type)
+			return fmt.Errorf("--client-ca: the file contains a block %q, but only certificates are allowed", block.Type)
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return fmt.Errorf("--client-ca: a certificate cannot be read: %w", err)
+			return fmt.Errorf("--client-ca: a certificate cannot be parsed: %w", err)
 		}
 		count++
 	}
 	if count == 0 {
-		return fmt.Errorf("--client-ca: the file has no certificate in PEM")
+		return fmt.Errorf("--client-ca: the file contains no PEM certificate")
 	}
 	return nil
 }
 
-// validateSource checks where the kubelet comes from.
+// validateSource checks the options of the kubelet's source.
 func (o *Options) validateSource(d distribution) error {
 	if d.join != nil {
 		return nil
@@ -161,14 +161,14 @@ func (o *Options) validateSource(d distribution) error {
 			return fmt.Errorf("--kubelet %q: the profile %s installs no packages", o.Kubelet, o.Profile)
 		}
 		if o.PackageRepository == "" {
-			return fmt.Errorf("--package-repository is not set: give the URL of a repository with the kubelet's packages")
+			return fmt.Errorf("--package-repository is not set: give the URL of a repository with packages of the kubelet")
 		}
-		if err := isURL("--package-repository", o.PackageRepository, false); err != nil {
+		if err := validateURL("--package-repository", o.PackageRepository, false); err != nil {
 			return err
 		}
 		if !isText(o.PackageRepositoryKey) || hasPlaceholder(string(o.PackageRepositoryKey)) ||
 			!strings.HasPrefix(string(o.PackageRepositoryKey), "-----BEGIN PGP PUBLIC KEY BLOCK-----") {
-			return fmt.Errorf("--package-repository-key: give the file of the repository's OpenPGP key, armoured")
+			return fmt.Errorf("--package-repository-key: give a file with the repository's OpenPGP key in ASCII armor")
 		}
 	case KubeletURL:
 		if err := o.validateDownload(); err != nil {
@@ -193,23 +193,23 @@ func (o *Options) validateSource(d distribution) error {
 		{"--kubelet-binary", o.KubeletBinary != "", KubeletPreinstalled},
 	} {
 		if other.set && other.source != o.Kubelet {
-			return fmt.Errorf("%s: goes with --kubelet %s, and the kubelet comes by %q", other.flag, other.source, o.Kubelet)
+			return fmt.Errorf("%s: is valid only with --kubelet %s, and the kubelet's source is %q", other.flag, other.source, o.Kubelet)
 		}
 	}
 	return nil
 }
 
 func (o *Options) validateDownload() error {
-	plain := strings.ReplaceAll(o.KubeletURL, versionPlaceholder, "v1.36.3")
+	example := strings.ReplaceAll(o.KubeletURL, versionPlaceholder, "v1.36.3")
 	switch {
 	case o.KubeletURL == "":
 		return fmt.Errorf("--kubelet-url is not set: give the URL of the kubelet, with %s in place of its version", versionPlaceholder)
-	case plain == o.KubeletURL:
-		return fmt.Errorf("--kubelet-url %q: has no %s, so all versions would be one", redacted(o.KubeletURL), versionPlaceholder)
+	case example == o.KubeletURL:
+		return fmt.Errorf("--kubelet-url %q: does not contain %s, so all machines would get the same version", redacted(o.KubeletURL), versionPlaceholder)
 	case len(o.KubeletSHA256) == 0:
-		return fmt.Errorf("--kubelet-sha256 is not set: give VERSION=CHECKSUM for each version that machines will have")
+		return fmt.Errorf("--kubelet-sha256 is not set: give VERSION=CHECKSUM for each version of the machines")
 	}
-	if err := isURL("--kubelet-url", plain, false); err != nil {
+	if err := validateURL("--kubelet-url", example, false); err != nil {
 		return err
 	}
 	for _, version := range slices.Sorted(maps.Keys(o.KubeletSHA256)) {
@@ -236,7 +236,7 @@ func (o *Options) validateKubelet(distribution) error {
 	return nil
 }
 
-func (o *Options) validateOwn(distribution) error {
+func (o *Options) validateUserFiles(distribution) error {
 	for _, f := range o.Files {
 		if !pathForm.MatchString(f.Path) || path.Clean(f.Path) != f.Path {
 			return fmt.Errorf("--file %q: must be an absolute path without spaces and in its shortest form", f.Path)
@@ -244,32 +244,32 @@ func (o *Options) validateOwn(distribution) error {
 	}
 	for _, u := range o.Units {
 		if !unitForm.MatchString(u.Name) {
-			return fmt.Errorf("--unit %q: is not the name of a unit of systemd, such as agent.service", u.Name)
+			return fmt.Errorf("--unit %q: is not the name of a systemd unit, such as agent.service", u.Name)
 		}
 		if bootstrap.NeedsToken(u.Content) {
-			return fmt.Errorf("--unit %s: units are readable for everybody, so the bootstrap token cannot be in one", u.Name)
+			return fmt.Errorf("--unit %s: all users of the machine can read units, so a unit must not contain the bootstrap token", u.Name)
 		}
 	}
 	return nil
 }
 
-// isURL refuses what is not a URL of a server. It has none of the characters that mean something in the files that it
-// goes to. A password is only for proxies.
-func isURL(flag, value string, password bool) error {
+// validateURL returns an error if the value is not the http or https URL of a server. The URL must not contain
+// characters with a special meaning in the files that it is written to. Only URLs of proxies may contain a password.
+func validateURL(flag, value string, password bool) error {
 	u, err := url.Parse(value)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" ||
 		u.Fragment != "" || hasPlaceholder(value) || strings.ContainsFunc(value, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune("\"'\\`$<>", r)
 	}) {
-		return fmt.Errorf("%s %q: is not an http or https URL of a server", flag, redacted(value))
+		return fmt.Errorf("%s %q: is not the http or https URL of a server", flag, redacted(value))
 	}
 	if u.User != nil && !password {
-		return fmt.Errorf("%s %q: must not have a user or password", flag, redacted(value))
+		return fmt.Errorf("%s %q: must not contain a user or password", flag, redacted(value))
 	}
 	return nil
 }
 
-// redacted is a value of which a password must not be shown: what is before an @ goes.
+// redacted returns the value of an option for an error. It replaces the part before an @, which may contain a password.
 func redacted(value string) string {
 	scheme, rest, found := strings.Cut(value, "://")
 	if at := strings.LastIndex(rest, "@"); found && at >= 0 {
@@ -281,7 +281,8 @@ func redacted(value string) string {
 	return value
 }
 
-// shortened keeps a wrong value from being shown whole: what was given as a public key may be a private one.
+// shortened truncates an invalid value for an error, because the user may have given a private key in place of a public
+// one.
 func shortened(value string) string {
 	if len(value) > 20 {
 		return strings.ToValidUTF8(value[:20], "") + "…"

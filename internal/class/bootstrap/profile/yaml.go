@@ -10,8 +10,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Secret returns the manifest of a Secret with a template under the key that classes read. The label lets them.
-// Without a namespace it goes where it is applied. Both names have to be valid.
+// Secret returns the manifest of a Secret with a template under the key that classes read, and with the label that
+// allows classes to read it. Without a namespace the Secret is created in the namespace that it is applied to. Both
+// names must be valid.
 func Secret(name, namespace string, template []byte) []byte {
 	var out bytes.Buffer
 	out.WriteString("apiVersion: v1\nkind: Secret\nmetadata:\n  name: " + quoted(name) + "\n")
@@ -23,7 +24,8 @@ func Secret(name, namespace string, template []byte) []byte {
 	return out.Bytes()
 }
 
-// writeText writes a string after its key: as a literal block where that is the same, which people can read.
+// writeText writes a string after its key. It uses a literal block, which is readable, if that represents the string
+// exactly.
 func writeText(out *bytes.Buffer, text, indent string) {
 	if !isBlock(text) {
 		out.WriteString(quoted(text) + "\n")
@@ -38,21 +40,21 @@ func writeText(out *bytes.Buffer, text, indent string) {
 	}
 }
 
-// isBlock says whether a text is the same as a literal block: it ends with one line break, its first line is not empty
-// or indented, and it has no character that YAML reads as a line break of its own.
+// isBlock reports whether a literal block represents the text exactly. The text must end with exactly one line break.
+// Its first line must not be empty or indented. It must not contain other characters that YAML reads as line breaks.
 func isBlock(text string) bool {
 	return isText([]byte(text)) && strings.HasSuffix(text, "\n") && !strings.HasSuffix(text, "\n\n") &&
 		!strings.ContainsAny(text[:1], " \t\n") && !strings.Contains(text, "\r")
 }
 
-// quoted writes a string as JSON does, which YAML reads alike. What is outside of ASCII and of JSON's escapes is left
-// as it is, and < and > are too, for placeholders.
+// quoted returns a string in JSON syntax, which is also valid YAML. It does not escape non-ASCII characters, nor < and
+// >, which are part of placeholders.
 func quoted(text string) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // a string, to memory
+	_ = encoder.Encode(text) // Encoding a string to memory cannot fail.
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-func encoded(content []byte) string { return base64.StdEncoding.EncodeToString(content) }
+func toBase64(content []byte) string { return base64.StdEncoding.EncodeToString(content) }

@@ -10,13 +10,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DeletionDecision is how long after the request to delete a class it is decided whether the class still serves its
-// Machines. A tool that deletes a class together with its fleet has begun to delete the Machines by then, and what it
-// creates in their place waits for the new class instead of holding the old one.
+// DeletionDecision is how long after the request to delete a class Machinist decides whether the class still serves its
+// Machines. By then, a tool that deletes a class together with its fleet has begun to delete the Machines. New Machines
+// of that tool wait for the new class, and do not keep the old one.
 const DeletionDecision = 10 * time.Second
 
-// DeletionReason returns the reason of the condition Deleting of a class: "" while the class is not being deleted. Right
-// after the request to delete it, before its controller has written the condition, it is DeletionStarted.
+// DeletionReason returns the reason of the condition Deleting of a class. It is empty while the class is not being
+// deleted. It is DeletionStarted right after the request to delete the class, before the controller has written the
+// condition.
 func DeletionReason(class *v1beta1.MachineClass) string {
 	if class.DeletionTimestamp.IsZero() {
 		return ""
@@ -28,34 +29,35 @@ func DeletionReason(class *v1beta1.MachineClass) string {
 	return v1beta1.ReasonDeletionStarted
 }
 
-// Serves reports whether instances are created from the class.
+// Serves reports whether instances can be created from the class.
 func Serves(class *v1beta1.MachineClass) bool {
 	reason := DeletionReason(class)
 	return reason == "" || reason == v1beta1.ReasonInUse
 }
 
-// classDeleting says that no instance is created from a class because only Machines without an instance are left that
-// would stay.
+// classDeleting returns the error for a class from which no instance is created any more, because only Machines that
+// have no instance would remain.
 func classDeleting(class *v1beta1.MachineClass) *Error {
-	return errorf(v1beta1.ReasonClassDeleting, "MachineClass %q is being deleted, and no machine that stays has an "+
-		"instance of it. The class goes without waiting for this machine. Apply the class again when it is gone, or name "+
+	return errorf(v1beta1.ReasonClassDeleting, "MachineClass %q is being deleted, and no remaining machine has an instance "+
+		"of this class. The deletion does not wait for this machine. After the deletion, apply the class again, or name "+
 		"another class in the template.", class.Name)
 }
 
-// undecided says that it is not decided yet whether instances are created from a class.
+// undecided returns the message for a class for which DeletionDecision has not passed yet.
 func undecided(class *v1beta1.MachineClass) string {
 	return fmt.Sprintf("MachineClass %q is being deleted: Machinist decides within %s whether it still serves its machines.",
 		class.Name, DeletionDecision)
 }
 
-// ReleasesClass reports whether the Machine does not hold its class: the status says that nothing was ever asked of the
-// cloud that could still take effect. A launch takes this statement back in the API server before it calls the cloud.
+// ReleasesClass reports whether the Machine does not prevent the deletion of its class: its status states that no call
+// to the cloud was made that could still take effect. A launch withdraws this statement in the API server before it
+// calls the cloud.
 func ReleasesClass(m *v1beta1.Machine) bool {
 	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	return launched != nil && launched.Reason == v1beta1.ReasonClassDeleting && !HasInstance(m)
 }
 
-// HasInstance reports whether an instance is recorded in the Machine, or is being replaced.
+// HasInstance reports whether the Machine has a recorded instance, or one that is being replaced.
 func HasInstance(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" || m.Status.Instance != nil || m.Replacing() || m.Retrying()
 }

@@ -1,8 +1,8 @@
-// Package resolve finds what a Machine is made from: its class or inline form, the credentials and the bootstrap
-// template. It also tells which classes and Machines a Secret matters to, so that they are reconciled again when it
-// appears or changes.
+// Package resolve finds what a Machine is created from: its class or inline specification, the credentials and the
+// bootstrap template. It also maps a Secret to the classes and Machines that refer to it, so that they are reconciled
+// again when the Secret appears or changes.
 //
-// Classes are read from the cache. Secrets are read live at every use and never kept: what is in them may have been
-// rotated a moment ago, and a cache of credentials is one more place to lose them from. Only those who ask at the
-// same time share an answer.
+// Classes are read from the cache. Secrets are read from the API server at every use and never cached. Their contents
+// may have been rotated a moment ago, and credentials could leak from a cache. Only
+// concurrent callers share an answer.
 package resolve

@@ -14,44 +14,46 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Resolved is what a Machine is made from.
+// Resolved is what a Machine is created from.
 type Resolved struct {
-	// ClassName and ClassUID are those of the class; empty for the inline form.
+	// ClassName and ClassUID identify the class. They are empty for an inline specification.
 	ClassName string
 	ClassUID  types.UID
-	// Provider serves the Machine. It is empty only after ResolveForDeletion, where neither a class, nor the Machine, nor
-	// a recorded instance names one: then nothing was ever asked of any provider by this specification.
+	// Provider is the provider that serves the Machine. It is empty only after ResolveForDeletion, if no class, Machine or
+	// recorded instance names a provider. In this case, no provider was ever called for this specification.
 	Provider string
-	// ProviderSpec is raw JSON; empty where it is no longer known.
+	// ProviderSpec is raw JSON. It is empty if it is no longer known.
 	ProviderSpec []byte
-	// NodeProviderID is the form of the provider IDs of Nodes, empty where it is the provider's.
+	// NodeProviderID is the format of the provider IDs of Nodes. It is empty for the provider's format.
 	NodeProviderID string
-	// Adoption is the class's; the inline form always forbids.
+	// Adoption is the policy of the class. For an inline specification it is Forbid.
 	Adoption v1beta1.AdoptionPolicy
-	// AdoptFrom is the former cluster from which the class lets its Machines take instances over until AdoptFromUntil, as
-	// its annotations say.
+	// AdoptFrom is the former cluster from which the class allows its Machines to adopt instances until AdoptFromUntil.
+	// Both are annotations of the class.
 	AdoptFrom, AdoptFromUntil string
-	// CredentialsRef is where Credentials came from; nil where the driver uses those of its own environment.
+	// CredentialsRef is the reference to the Secret with Credentials. Nil means that the driver uses credentials of its
+	// own environment.
 	CredentialsRef *v1beta1.LocalRef
 	Credentials    provider.Credentials
-	// UserData is the bootstrap template; empty where there is none referred to.
+	// UserData is the bootstrap template. It is empty if there is no reference to one.
 	UserData Template
-	// CompressUserData has the user data compressed after it is rendered.
+	// CompressUserData means that the user data is compressed after it is rendered.
 	CompressUserData bool
-	// Awaited says what is missing before the class and the Secret with the credentials are sure to stay as long as the
-	// Machine; empty where nothing is. Without them an instance could not be deleted.
+	// Awaited describes what must happen before it is certain that the class and the Secret with the credentials exist as
+	// long as the Machine. It is empty if nothing is missing. Without the class and the Secret, the instance could not be
+	// deleted.
 	Awaited string
-	// Leaving says why no instance is created from the class any more; nil while it serves.
+	// Leaving explains why no instance is created from the class any more. It is nil while the class serves.
 	Leaving *Error
 }
 
-// Class is what the driver is given.
+// Class returns the class in the form that drivers receive.
 func (r Resolved) Class() provider.Class {
 	return provider.Class{Spec: r.ProviderSpec, Credentials: r.Credentials}
 }
 
-// SpecHash is equal for providerSpecs that mean the same: the order of keys and white space do not count. It is 32
-// characters long, and empty where there is no providerSpec.
+// SpecHash returns a hash of the providerSpec that does not depend on white space or the order of keys. It is 32
+// characters long, or empty if there is no providerSpec.
 func (r Resolved) SpecHash() string {
 	if len(r.ProviderSpec) == 0 {
 		return ""
@@ -69,8 +71,8 @@ func (r Resolved) SpecHash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// UserDataHash tells one bootstrap template of a namespace from another; it is empty where there is none. It is public,
-// so it is too short for anybody to confirm a guess of the secrets in the template.
+// UserDataHash returns a hash that distinguishes the bootstrap templates of a namespace. It is empty for an empty
+// template. The hash is public, so it is too short to confirm a guess about secrets in the template.
 func UserDataHash(namespace string, template Template) string {
 	if len(template) == 0 {
 		return ""
@@ -79,7 +81,7 @@ func UserDataHash(namespace string, template Template) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Template is a bootstrap template. People put secrets into them, so it prints as "[redacted]".
+// Template is a bootstrap template. It may contain secrets, so it is printed as "[redacted]".
 type Template []byte
 
 const redacted = "[redacted]"
@@ -96,16 +98,16 @@ func (Template) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // LogValue implements slog.LogValuer.
 func (Template) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// Error says what is missing or refused. Trying again is pointless until it changes; the watches see that.
+// Error explains what is missing or refused. A retry is useless until that changes, which a watch reports.
 type Error struct {
-	// Reason is that of the condition that shows it: ClassNotFound, CredentialsNotFound, UserDataNotFound,
-	// SecretNotLabelled or InvalidConfiguration.
+	// Reason is the reason of the condition that shows the error: ClassNotFound, CredentialsNotFound, UserDataNotFound,
+	// SecretNotLabelled, ClassDeleting or InvalidConfiguration.
 	Reason string
-	// Message is for people and names the object.
+	// Message is a text for users that names the object.
 	Message string
 }
 
-// Error returns "Reason: message".
+// Error returns "Reason: Message".
 func (e *Error) Error() string { return e.Reason + ": " + e.Message }
 
 func errorf(reason, format string, args ...any) *Error {

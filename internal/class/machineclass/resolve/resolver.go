@@ -16,16 +16,16 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Resolver reads what Machines are made from.
+// Resolver reads what Machines are created from.
 type Resolver struct {
-	// Classes reads MachineClasses; a cache will do.
+	// Classes reads MachineClasses. It may be a cache.
 	Classes client.Reader
-	// Secrets reads Secrets at the API server itself.
+	// Secrets reads Secrets from the API server, without a cache.
 	Secrets client.Reader
 }
 
-// Provider returns the name of the provider that serves the Machine: its own in the inline form, else its class's,
-// and "" when the class does not exist.
+// Provider returns the name of the provider that serves the Machine, from its inline specification or its class. It is
+// empty if the class does not exist.
 func (r *Resolver) Provider(ctx context.Context, m *v1beta1.Machine) (string, error) {
 	if m.Spec.ClassRef == nil {
 		return m.Spec.Provider, nil
@@ -37,7 +37,8 @@ func (r *Resolver) Provider(ctx context.Context, m *v1beta1.Machine) (string, er
 	return class.Spec.Provider, nil
 }
 
-// Resolve returns everything that a launch needs. An *Error says what is missing; any other error is worth a retry.
+// Resolve returns everything that a launch needs. An *Error means that something is missing or refused. Any other error
+// is worth a retry.
 func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
 	out, from, err := r.describe(ctx, m)
 	if err != nil {
@@ -52,9 +53,10 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 		switch held := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); {
 		case held:
 		case !secret.DeletionTimestamp.IsZero():
-			// A finalizer is not added to what is being deleted, so this Secret is not held any more.
+			// The API server does not allow new finalizers on an object that is being deleted, so this Secret cannot be
+			// protected.
 			out.Leaving = errorf(v1beta1.ReasonCredentialsNotFound,
-				"Secret %q with the credentials is being deleted. Create it again when it is gone.", secret.Name)
+				"Secret %q with the credentials is being deleted. Create the Secret again after its deletion.", secret.Name)
 		case out.Awaited == "":
 			out.Awaited = fmt.Sprintf("Waiting until Secret %q has the finalizer %s.", secret.Name, v1beta1.InUseFinalizer)
 		}
@@ -66,17 +68,18 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 	return out, nil
 }
 
-// ResolveForDeletion returns what is left of it, for finding and deleting an instance: a missing class or template is
-// no error, since status.instance says what is needed. An *Error with CredentialsNotFound or SecretNotLabelled is
-// returned when credentials were referred to and none of the Secrets can be used. The Secret in status.instance needs
-// no label: only Machinist writes the status, and the instance was made with that Secret.
+// ResolveForDeletion returns what still exists, for finding and deleting an instance. A missing class or template is
+// not an error, because status.instance contains what is needed. ResolveForDeletion returns an *Error with
+// CredentialsNotFound or SecretNotLabelled if there are references to credentials and none of the Secrets can be used.
+// The Secret in status.instance needs no label: only Machinist writes the status, and the instance was created with
+// that Secret.
 func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
 	out, _, err := r.describe(ctx, m)
 	if _, missing := errors.AsType[*Error](err); err != nil && !missing {
 		return Resolved{}, err
 	}
-	// The reference of today may be newer than that of the launch, so it comes first; either will do, since what was
-	// rotated away may be all that is left.
+	// The current reference may be newer than that of the launch, so try it first. Then try that of the launch, because
+	// the current Secret may no longer exist.
 	type candidate struct {
 		ref   *v1beta1.LocalRef
 		check check
@@ -86,7 +89,7 @@ func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (
 		if out.Provider == "" {
 			out.Provider = recorded.Provider
 		}
-		candidates = append(candidates, candidate{recorded.CredentialsRef, unlabelledToo})
+		candidates = append(candidates, candidate{recorded.CredentialsRef, anyLabel})
 	}
 	var missing *Error
 	for _, c := range candidates {
@@ -112,20 +115,20 @@ func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (
 	return out, nil
 }
 
-// userData is where the user data is, and what its placeholders of one's own stand for.
+// userData is the reference to the user data, and the values of its own placeholders.
 type userData struct {
 	ref    *v1beta1.UserDataRef
 	values []v1beta1.UserDataValue
 }
 
-// describe returns what the class or the inline form says, without the content of Secrets. With an *Error what is
-// returned is empty.
+// describe returns what the class or the inline specification contains, without the contents of Secrets. Together with
+// an *Error it returns an empty result.
 func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, userData, error) {
 	inline := m.Spec.Provider != "" || m.Spec.ProviderSpec != nil
 	switch {
 	case m.Spec.ClassRef != nil && inline:
 		return Resolved{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration,
-			"spec has both classRef and the inline form (provider, providerSpec); exactly one is allowed")
+			"spec has both classRef and an inline specification (provider, providerSpec); exactly one of them is allowed")
 	case m.Spec.ClassRef != nil:
 		class, err := r.class(ctx, m)
 		if err != nil {
@@ -143,7 +146,7 @@ func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, 
 		return out, userData{class.Spec.UserDataRef, class.Spec.Values}, nil
 	case m.Spec.Provider == "" || m.Spec.ProviderSpec == nil || len(m.Spec.ProviderSpec.Raw) == 0:
 		return Resolved{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration,
-			"spec has neither classRef nor the complete inline form (provider, providerSpec)")
+			"spec has neither classRef nor a complete inline specification (provider, providerSpec)")
 	}
 	return Resolved{
 		Provider:       m.Spec.Provider,
@@ -153,7 +156,7 @@ func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, 
 	}, userData{ref: m.Spec.UserDataRef}, nil
 }
 
-// OfClass returns what the class itself says; Credentials and UserData are empty.
+// OfClass returns what the class contains. Credentials and UserData are empty.
 func OfClass(class *v1beta1.MachineClass) Resolved {
 	out := Resolved{
 		ClassName:      class.Name,
@@ -182,7 +185,7 @@ func OfClass(class *v1beta1.MachineClass) Resolved {
 	return out
 }
 
-// class returns the Machine's class, or nil when it does not exist.
+// class returns the Machine's class, or nil if it does not exist.
 func (r *Resolver) class(ctx context.Context, m *v1beta1.Machine) (*v1beta1.MachineClass, error) {
 	class := &v1beta1.MachineClass{}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClassRef.Name}
@@ -195,7 +198,7 @@ func (r *Resolver) class(ctx context.Context, m *v1beta1.Machine) (*v1beta1.Mach
 	return class, nil
 }
 
-// Credentials reads a Secret with credentials. Without a reference there are none, and no error.
+// Credentials returns the credentials in a Secret. Without a reference, it returns no credentials and no error.
 func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (provider.Credentials,
 	error) {
 	secret, err := r.credentials(ctx, namespace, ref, labelled)
@@ -205,12 +208,12 @@ func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1bet
 	return provider.NewCredentials(secret.Data).In(secret.Namespace), nil
 }
 
-// check says whether a Secret must have the label for its use.
+// check is whether a Secret must have the label for its use.
 type check bool
 
 const (
-	labelled      check = true
-	unlabelledToo check = false
+	labelled check = true
+	anyLabel check = false
 )
 
 // UsableFor reports whether the label of a Secret allows the use, SecretUseCredentials or SecretUseUserData.
@@ -224,7 +227,8 @@ func Usable(secret client.Object) bool {
 	return UsableFor(secret, v1beta1.SecretUseCredentials) || UsableFor(secret, v1beta1.SecretUseUserData)
 }
 
-// notLabelled says how to allow the use of a Secret, with the value that keeps the use that it is labelled for already.
+// notLabelled returns an error with the command that allows the use of a Secret. The command keeps a use that the label
+// allows already.
 func notLabelled(secret *corev1.Secret, use string) *Error {
 	value, overwrite := use, ""
 	if _, found := secret.Labels[v1beta1.LabelSecretUse]; found {
@@ -238,7 +242,7 @@ func notLabelled(secret *corev1.Secret, use string) *Error {
 		secret.Name, secret.Namespace, use, secret.Name, secret.Namespace, v1beta1.LabelSecretUse, value, overwrite)
 }
 
-// credentials returns a Secret with credentials, nil without a reference.
+// credentials returns a Secret with credentials, or nil without a reference.
 func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef,
 	check check) (*corev1.Secret, error) {
 	if ref == nil {
@@ -254,14 +258,14 @@ func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1bet
 	case check == labelled && !UsableFor(secret, v1beta1.SecretUseCredentials):
 		return nil, notLabelled(secret, v1beta1.SecretUseCredentials)
 	case len(secret.Data) == 0:
-		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q must hold credentials and is empty",
+		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q is empty; it must contain credentials",
 			ref.Name, namespace)
 	}
 	return secret, nil
 }
 
-// UserData reads a bootstrap template and replaces the placeholders of values in it. Without a reference there is none,
-// and no error.
+// UserData reads a bootstrap template and replaces its placeholders of values. Without a reference, it returns no
+// template and no error.
 func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.UserDataRef,
 	values []v1beta1.UserDataValue) (Template, error) {
 	if ref == nil {
@@ -284,7 +288,7 @@ func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.
 			ref.Name, namespace, ref.KeyOrDefault())
 	}
 	if bootstrap.Readable(template) != nil {
-		return template, nil // Who renders it says why it cannot be read.
+		return template, nil // Rendering returns the error.
 	}
 	texts, err := r.values(ctx, namespace, values)
 	if err != nil {
@@ -297,7 +301,7 @@ func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.
 	return out, nil
 }
 
-// values reads what the placeholders of values stand for, by name.
+// values returns the values of the placeholders, by name.
 func (r *Resolver) values(ctx context.Context, namespace string, values []v1beta1.UserDataValue) (map[string]string,
 	error) {
 	texts := map[string]string{}
@@ -337,8 +341,8 @@ func (r *Resolver) inConfigMap(ctx context.Context, namespace, name string, ref 
 	case apierrors.IsNotFound(err):
 		return "", noValue(name, "ConfigMap", ref)
 	case apierrors.IsForbidden(err):
-		return "", errorf(v1beta1.ReasonUserDataNotFound, "The provider may not read ConfigMap %q in namespace %q, which has the "+
-			"value of <<VALUES.%s>>. Name the namespace in the value userDataConfigMaps of the chart machinist-provider.", ref.Name,
+		return "", errorf(v1beta1.ReasonUserDataNotFound, "The provider may not read ConfigMap %q in namespace %q, which contains "+
+			"the value of <<VALUES.%s>>. Add the namespace to the value userDataConfigMaps of the chart machinist-provider.", ref.Name,
 			namespace, name)
 	case err != nil:
 		return "", fmt.Errorf("read ConfigMap %s/%s: %w", namespace, ref.Name, err)
@@ -355,11 +359,11 @@ func (r *Resolver) inConfigMap(ctx context.Context, namespace, name string, ref 
 }
 
 func noValue(name, kind string, ref *v1beta1.KeyRef) *Error {
-	return errorf(v1beta1.ReasonUserDataNotFound, "%s %q, which has the value of <<VALUES.%s>> under the key %q, does not exist or "+
-		"has no such key", kind, ref.Name, name, ref.Key)
+	return errorf(v1beta1.ReasonUserDataNotFound, "%s %q, which should contain the value of <<VALUES.%s>> under the key %q, does "+
+		"not exist or has no such key", kind, ref.Name, name, ref.Key)
 }
 
-// secret returns a Secret, or nil when it does not exist.
+// secret returns a Secret, or nil if it does not exist.
 func (r *Resolver) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}

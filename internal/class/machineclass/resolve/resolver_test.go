@@ -56,7 +56,7 @@ func secret(name, key, value string) *corev1.Secret {
 	return s
 }
 
-// labelledFor returns a copy of a Secret with another use, none if that is empty.
+// labelledFor returns a copy of a Secret with another use. An empty use removes the label.
 func labelledFor(use string, s *corev1.Secret) *corev1.Secret {
 	s = s.DeepCopy()
 	s.Labels[v1beta1.LabelSecretUse] = use
@@ -109,7 +109,7 @@ func TestResolveReadsClassAndSecrets(t *testing.T) {
 	}
 }
 
-func TestResolveReadsTheInlineForm(t *testing.T) {
+func TestResolveReadsTheInlineSpecification(t *testing.T) {
 	r := resolver(t, secret("creds", "token", "t"), secret("boot", "other", "data"))
 	got, err := r.Resolve(t.Context(), inline())
 	if err != nil {
@@ -127,7 +127,7 @@ func TestResolveReadsTheInlineForm(t *testing.T) {
 }
 
 // Rule: secret-needs-use-label.
-func TestWhatIsMissingIsNamedWithItsReason(t *testing.T) {
+func TestErrorNamesWhatIsMissing(t *testing.T) {
 	creds, boot := secret("creds", "token", "t"), secret("boot", "userData", "x")
 	both := byClass()
 	both.Spec.Provider = "sim"
@@ -139,15 +139,15 @@ func TestWhatIsMissingIsNamedWithItsReason(t *testing.T) {
 		machine *v1beta1.Machine
 		objects []client.Object
 		reason  string
-		names   string
+		text    string
 	}{
 		"class":       {byClass(), []client.Object{creds, boot}, v1beta1.ReasonClassNotFound, `"c"`},
 		"credentials": {byClass(), []client.Object{class(), boot}, v1beta1.ReasonCredentialsNotFound, `"creds"`},
-		"content of the same": {byClass(), []client.Object{class(), empty(secret("creds", "", "")), boot},
+		"empty credentials": {byClass(), []client.Object{class(), empty(secret("creds", "", "")), boot},
 			v1beta1.ReasonCredentialsNotFound, `"creds"`},
 		"user data":            {byClass(), []client.Object{class(), creds}, v1beta1.ReasonUserDataNotFound, `"boot"`},
 		"key of the user data": {inline(), []client.Object{creds, boot}, v1beta1.ReasonUserDataNotFound, `"other"`},
-		"all of the user data": {byClass(), []client.Object{class(), creds, secret("boot", "userData", " \n")},
+		"blank user data": {byClass(), []client.Object{class(), creds, secret("boot", "userData", " \n")},
 			v1beta1.ReasonUserDataNotFound, `"userData"`},
 		"label of the credentials": {byClass(), []client.Object{class(), labelledFor("", creds), boot},
 			v1beta1.ReasonSecretNotLabelled,
@@ -155,7 +155,7 @@ func TestWhatIsMissingIsNamedWithItsReason(t *testing.T) {
 		"label of the user data": {byClass(), []client.Object{class(), creds, labelledFor("", boot)},
 			v1beta1.ReasonSecretNotLabelled,
 			"kubectl label secret boot --namespace=ns machinist.dev/secret-use=user-data"},
-		"label of the inline form": {inline(), []client.Object{labelledFor("", creds), boot}, v1beta1.ReasonSecretNotLabelled,
+		"label of inline credentials": {inline(), []client.Object{labelledFor("", creds), boot}, v1beta1.ReasonSecretNotLabelled,
 			`"creds"`},
 		"credentials for user data": {byClass(),
 			[]client.Object{class(), creds, labelledFor(v1beta1.SecretUseCredentials, boot)}, v1beta1.ReasonSecretNotLabelled,
@@ -163,24 +163,24 @@ func TestWhatIsMissingIsNamedWithItsReason(t *testing.T) {
 		"a label of another value": {byClass(), []client.Object{class(), labelledFor("true", creds), boot},
 			v1beta1.ReasonSecretNotLabelled,
 			"machinist.dev/secret-use=credentials --overwrite"},
-		"either form": {&v1beta1.Machine{ObjectMeta: named("m")}, nil, v1beta1.ReasonInvalidConfiguration,
+		"no specification": {&v1beta1.Machine{ObjectMeta: named("m")}, nil, v1beta1.ReasonInvalidConfiguration,
 			"neither"},
-		"half the inline form": {half, nil, v1beta1.ReasonInvalidConfiguration, "providerSpec"},
-		"not one form only":    {both, []client.Object{class(), creds, boot}, v1beta1.ReasonInvalidConfiguration, "both"},
-		"the class's spec": {byClass(), []client.Object{unspecified, creds, boot},
+		"half an inline specification": {half, nil, v1beta1.ReasonInvalidConfiguration, "providerSpec"},
+		"two specifications":           {both, []client.Object{class(), creds, boot}, v1beta1.ReasonInvalidConfiguration, "both"},
+		"providerSpec of the class": {byClass(), []client.Object{unspecified, creds, boot},
 			v1beta1.ReasonInvalidConfiguration, `"c"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := resolver(t, test.objects...).Resolve(t.Context(), test.machine)
 			e, ok := errors.AsType[*resolve.Error](err)
-			if !ok || e.Reason != test.reason || !strings.Contains(e.Message, test.names) {
-				t.Errorf("got %v, want %s naming %s", err, test.reason, test.names)
+			if !ok || e.Reason != test.reason || !strings.Contains(e.Message, test.text) {
+				t.Errorf("got %v, want %s with the text %s", err, test.reason, test.text)
 			}
 		})
 	}
 }
 
-func TestDeletionNeedsOnlyWhatStatusRecorded(t *testing.T) {
+func TestDeletionNeedsOnlyTheStatus(t *testing.T) {
 	launched := func(m *v1beta1.Machine) *v1beta1.Machine {
 		m.Status.Instance = &v1beta1.InstanceStatus{Provider: "sim", CredentialsRef: &v1beta1.LocalRef{Name: "old-creds"}}
 		return m
@@ -195,27 +195,27 @@ func TestDeletionNeedsOnlyWhatStatusRecorded(t *testing.T) {
 	}{
 		"class and its credentials": {launched(byClass()), []client.Object{class(), creds, old}, "sim", `{"a":1}`,
 			"new", ""},
-		"class without user data":  {byClass(), []client.Object{class(), creds}, "sim", `{"a":1}`, "new", ""},
-		"class gone":               {launched(byClass()), []client.Object{creds, old}, "sim", "", "old", ""},
-		"class's credentials gone": {launched(byClass()), []client.Object{class(), old}, "sim", `{"a":1}`, "old", ""},
-		"class there, all Secrets gone": {launched(byClass()), []client.Object{class()}, "", "", "",
+		"class without user data":          {byClass(), []client.Object{class(), creds}, "sim", `{"a":1}`, "new", ""},
+		"class deleted":                    {launched(byClass()), []client.Object{creds, old}, "sim", "", "old", ""},
+		"credentials of the class deleted": {launched(byClass()), []client.Object{class(), old}, "sim", `{"a":1}`, "old", ""},
+		"class exists, all Secrets deleted": {launched(byClass()), []client.Object{class()}, "", "", "",
 			v1beta1.ReasonCredentialsNotFound},
-		"class and credentials gone": {launched(byClass()), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
-		"class's credentials not labelled, recorded by us": {func() *v1beta1.Machine {
+		"class and credentials deleted": {launched(byClass()), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
+		"credentials of the class not labelled, but recorded": {func() *v1beta1.Machine {
 			m := launched(byClass())
 			m.Status.Instance.CredentialsRef.Name = "creds"
 			return m
 		}(), []client.Object{class(), labelledFor("", creds)}, "sim", `{"a":1}`, "new", ""},
-		"credentials not labelled, never recorded": {inline(), []client.Object{labelledFor("", creds)}, "", "", "",
+		"credentials not labelled and not recorded": {inline(), []client.Object{labelledFor("", creds)}, "", "", "",
 			v1beta1.ReasonSecretNotLabelled},
-		"inline":                   {inline(), []client.Object{creds}, "sim", `{"b":2}`, "new", ""},
-		"inline, credentials gone": {inline(), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
-		"never had a class":        {byClass(), nil, "", "", "", ""},
+		"inline":                      {inline(), []client.Object{creds}, "sim", `{"b":2}`, "new", ""},
+		"inline, credentials deleted": {inline(), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
+		"class never existed":         {byClass(), nil, "", "", "", ""},
 		"recorded without credentials": {&v1beta1.Machine{ObjectMeta: named("m"), Spec: byClass().Spec,
 			Status: v1beta1.MachineStatus{Instance: &v1beta1.InstanceStatus{Provider: "sim"}}}, nil, "sim", "", "", ""},
-		"specification slipped through": {launched(&v1beta1.Machine{ObjectMeta: named("m")}), []client.Object{old}, "sim",
+		"no specification": {launched(&v1beta1.Machine{ObjectMeta: named("m")}), []client.Object{old}, "sim",
 			"", "old", ""},
-		"credentials referred to, empty": {byClass(), []client.Object{class(), empty(secret("creds", "", ""))}, "", "", "",
+		"empty credentials": {byClass(), []client.Object{class(), empty(secret("creds", "", ""))}, "", "", "",
 			v1beta1.ReasonCredentialsNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,18 +238,18 @@ func TestDeletionNeedsOnlyWhatStatusRecorded(t *testing.T) {
 	}
 }
 
-// A read that failed says nothing about what is there: taking it for "missing" would stop retries.
-func TestAFailedReadIsNoMissingObject(t *testing.T) {
+// If a failed read counted as a missing object, there would be no retry.
+func TestFailedReadIsNotAMissingObject(t *testing.T) {
 	boom := errors.New("boom")
 	broken := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return boom
 		},
 	}).Build()
-	whole := resolver(t, class(), secret("creds", "token", "t"), secret("boot", "userData", "x")).Classes
+	working := resolver(t, class(), secret("creds", "token", "t"), secret("boot", "userData", "x")).Classes
 	for name, r := range map[string]*resolve.Resolver{
-		"classes": {Classes: broken, Secrets: whole},
-		"Secrets": {Classes: whole, Secrets: broken},
+		"classes": {Classes: broken, Secrets: working},
+		"Secrets": {Classes: working, Secrets: broken},
 	} {
 		_, launch := r.Resolve(t.Context(), byClass())
 		_, deletion := r.ResolveForDeletion(t.Context(), byClass())
@@ -279,11 +279,11 @@ func TestProvider(t *testing.T) {
 	}
 }
 
-func TestSpecHashIsThatOfTheMeaning(t *testing.T) {
+func TestSpecHashDoesNotDependOnTheEncoding(t *testing.T) {
 	hash := func(text string) string { return resolve.Resolved{ProviderSpec: []byte(text)}.SpecHash() }
 	base := hash(`{"a":1,"b":{"c":[1,2],"d":12345678901234567890}}`)
 	if got := hash("{ \"b\": {\"d\":12345678901234567890,\"c\":[1, 2]},\n\"a\":1}"); got != base || len(got) != 32 {
-		t.Errorf("order or white space counts: %s, %s", got, base)
+		t.Errorf("the hash depends on order or white space: %s, %s", got, base)
 	}
 	for _, other := range []string{`{"a":1,"b":{"c":[2,1],"d":12345678901234567890}}`,
 		`{"a":1,"b":{"c":[1,2],"d":12345678901234567891}}`, `{}`, `{`, `[`} {
@@ -292,7 +292,7 @@ func TestSpecHashIsThatOfTheMeaning(t *testing.T) {
 		}
 	}
 	if hash(`{`) == hash(`[`) || hash("") != "" {
-		t.Error("what is not JSON must have a hash of its own, and nothing none")
+		t.Error("invalid JSON must have a hash of its text, and an empty providerSpec an empty hash")
 	}
 }
 
@@ -318,13 +318,13 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	for _, form := range []string{hidden, fmt.Sprintf("%x", hidden), "aHVudGVyMg",
 		strings.Trim(fmt.Sprint([]byte(hidden)), "[]")} {
 		if strings.Contains(out.String(), form) {
-			t.Errorf("the secret got out as %q in\n%s", form, out.String())
+			t.Errorf("the secret was printed as %q in\n%s", form, out.String())
 		}
 	}
 }
 
 // Rule: secrets-cached-as-metadata.
-func TestASecretTriggersOnlyWhatWaitsForIt(t *testing.T) {
+func TestSecretTriggersOnlyMachinesThatWaitForIt(t *testing.T) {
 	other := class()
 	other.Name, other.Spec.CredentialsRef = "other", &v1beta1.LocalRef{Name: "other-creds"}
 	now := metav1.Now()
@@ -382,9 +382,9 @@ func TestASecretTriggersOnlyWhatWaitsForIt(t *testing.T) {
 			[]string{"ns/adopts", "ns/changed", "ns/goes", "ns/inline", "ns/updating", "ns/waits"}},
 		"a class": {names(resolve.MachinesOfClass(c)(t.Context(), class())),
 			[]string{"ns/adopts", "ns/changed", "ns/goes", "ns/updating", "ns/waits"}},
-		"a Secret of user data for several": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("boot", "", ""))),
+		"a Secret with user data of two classes": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("boot", "", ""))),
 			[]string{"ns/adopts", "ns/changed", "ns/goes", "ns/others", "ns/updating", "ns/waits"}},
-		"a Secret without a user": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("unrelated", "", ""))),
+		"a Secret without a reference": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("unrelated", "", ""))),
 			nil},
 	} {
 		if !slices.Equal(test.got, test.want) {

@@ -8,10 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shared returns a reader through which those who ask for the same Secret at about the same time share the answers of
-// secrets: many machines that are made at once refer to a few Secrets. Each gets what was read after it asked, so
-// nothing is older than what it would have read by itself, and an answer is kept only until those who wait for it
-// have it.
+// Shared returns a reader that lets concurrent callers share the reads of a Secret, because many machines that are
+// created at once refer to a few Secrets. Each caller gets the result of a read that began after its call, so no result
+// is older than without Shared. A result is dropped when all waiting callers have received it.
 func Shared(secrets client.Reader) client.Reader {
 	return &shared{Reader: secrets, reads: map[client.ObjectKey]*queue{}}
 }
@@ -23,28 +22,28 @@ type shared struct {
 	reads map[client.ObjectKey]*queue // of Secrets that are being read
 }
 
-// queue is a read that has begun, and the one after it for all who have asked since.
+// queue contains a read in progress, and the read after it for all callers that have arrived since.
 type queue struct{ begun, next *read }
 
-// read is one request. secret and err must be read after done is closed.
+// read is one read of a Secret. secret and err must not be accessed before done is closed.
 type read struct {
 	done   chan struct{}
 	secret *corev1.Secret
 	err    error
-	// given says that whoever was to make it gave up.
-	given bool
+	// abandoned means that the context of the caller that reads ended first.
+	abandoned bool
 }
 
-// Get reads a Secret together with others; what is no Secret it just reads.
+// Get shares the reads of Secrets. It reads all other objects directly.
 func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Object,
 	options ...client.GetOption) error {
 	secret, ok := object.(*corev1.Secret)
 	if !ok || len(options) > 0 {
 		return s.Reader.Get(ctx, key, object, options...)
 	}
-	r, before, ours := s.join(key)
-	if ours {
-		s.make(ctx, key, r, before)
+	r, before, first := s.join(key)
+	if first {
+		s.run(ctx, key, r, before)
 	} else {
 		select {
 		case <-r.done:
@@ -53,8 +52,8 @@ func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 		}
 	}
 	switch {
-	case r.given && !ours:
-		// It was the end of another's patience, not of ours.
+	case r.abandoned && !first:
+		// The context of another caller ended, not ours.
 		return s.Reader.Get(ctx, key, secret)
 	case r.err == nil:
 		r.secret.DeepCopyInto(secret)
@@ -62,9 +61,9 @@ func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return r.err
 }
 
-// join returns the first read that begins from now on, the one that must have ended before (nil if there is none), and
-// whether the caller is the one to make it.
-func (s *shared) join(key client.ObjectKey) (r, before *read, ours bool) {
+// join returns the first read that begins after the call, the read that must end before it (or nil), and whether the
+// caller must do the read.
+func (s *shared) join(key client.ObjectKey) (r, before *read, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.reads[key]
@@ -80,8 +79,8 @@ func (s *shared) join(key client.ObjectKey) (r, before *read, ours bool) {
 	return q.next, nil, false
 }
 
-// make makes the read, once the one before it has ended.
-func (s *shared) make(ctx context.Context, key client.ObjectKey, r, before *read) {
+// run reads the Secret after the read before it has ended.
+func (s *shared) run(ctx context.Context, key client.ObjectKey, r, before *read) {
 	if before != nil {
 		select {
 		case <-before.done:
@@ -90,14 +89,14 @@ func (s *shared) make(ctx context.Context, key client.ObjectKey, r, before *read
 	}
 	if before != nil {
 		s.mu.Lock()
-		s.reads[key].begun, s.reads[key].next = r, nil // From now on who asks needs a later one.
+		s.reads[key].begun, s.reads[key].next = r, nil // Later callers need another read.
 		s.mu.Unlock()
 	}
 	r.secret = &corev1.Secret{}
 	if r.err = context.Cause(ctx); r.err == nil {
 		r.err = s.Reader.Get(ctx, key, r.secret)
 	}
-	r.given = r.err != nil && ctx.Err() != nil
+	r.abandoned = r.err != nil && ctx.Err() != nil
 	s.mu.Lock()
 	if q := s.reads[key]; q != nil && q.begun == r && q.next == nil {
 		delete(s.reads, key)

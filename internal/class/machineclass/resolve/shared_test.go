@@ -14,7 +14,8 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// server answers reads of Secrets when it is reported to. Each answer is the number of the read, counted as they begin.
+// server answers reads of Secrets when a test sends to answers. The data of each answer is the number of the read, in
+// the order in which reads begin.
 type server struct {
 	client.Reader
 	answers chan error
@@ -55,9 +56,9 @@ func ask(ctx context.Context, r client.Reader, name string) chan answer {
 	return out
 }
 
-// Who asks while a read is under way gets what the next one brings, together with all who ask until that begins: what
-// the first one brings may be older than the question.
-func TestReadsOfASecretAreSharedByThoseWhoAskBeforeTheyBegin(t *testing.T) {
+// Callers that arrive during a read share the next read, because the result of the current one may be older than their
+// call.
+func TestConcurrentReadsOfASecretAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		r := resolve.Shared(s)
@@ -67,30 +68,30 @@ func TestReadsOfASecretAreSharedByThoseWhoAskBeforeTheyBegin(t *testing.T) {
 		for range 20 {
 			rest = append(rest, ask(t.Context(), r, "a"))
 		}
-		// Another Secret waits for nobody.
+		// A read of another Secret does not wait.
 		other := ask(t.Context(), r, "b")
 		synctest.Wait()
 		if s.reads != 2 {
-			t.Fatalf("%d reads have begun, want one of each Secret", s.reads)
+			t.Fatalf("%d reads have begun, want one for each Secret", s.reads)
 		}
 		s.answers <- nil
 		s.answers <- nil
 		if a := <-first; a.err != nil || a.n != "1" {
-			t.Errorf("the first got %+v", a)
+			t.Errorf("the first caller got %+v", a)
 		}
 		if a := <-other; a.err != nil || a.n != "2" {
-			t.Errorf("who asked for another Secret got %+v", a)
+			t.Errorf("the caller for another Secret got %+v", a)
 		}
 		s.answers <- nil
 		for _, c := range rest {
 			if a := <-c; a.err != nil || a.n != "3" {
-				t.Errorf("who asked while the first read was under way got %+v", a)
+				t.Errorf("a caller that arrived during the first read got %+v", a)
 			}
 		}
 	})
 }
 
-func TestAnAnswerIsNotKept(t *testing.T) {
+func TestAnswersAreNotCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		r := resolve.Shared(s)
@@ -103,7 +104,7 @@ func TestAnAnswerIsNotKept(t *testing.T) {
 	})
 }
 
-func TestAnErrorOfASharedReadIsReturnedToEachCaller(t *testing.T) {
+func TestErrorOfASharedReadIsReturnedToEachCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, refused := newServer(), errors.New("refused")
 		r := resolve.Shared(s)
@@ -114,11 +115,11 @@ func TestAnErrorOfASharedReadIsReturnedToEachCaller(t *testing.T) {
 		s.answers <- nil
 		s.answers <- refused
 		if a := <-first; a.err != nil {
-			t.Errorf("the first got %+v", a)
+			t.Errorf("the first caller got %+v", a)
 		}
 		for _, c := range []chan answer{second, third} {
 			if a := <-c; !errors.Is(a.err, refused) {
-				t.Errorf("who shared the refused read got %+v", a)
+				t.Errorf("a caller of the refused read got %+v", a)
 			}
 		}
 		s.answers <- nil
@@ -128,9 +129,9 @@ func TestAnErrorOfASharedReadIsReturnedToEachCaller(t *testing.T) {
 	})
 }
 
-// Who gives up takes nobody else along, whether he reads, is to read next, or waits for others.
-func TestWhoGivesUpLeavesTheOthersTheirAnswers(t *testing.T) {
-	for name, next := range map[string]bool{"who is to read next": true, "who waits": false} {
+// A caller that gives up does not affect others, whether it reads, is the next to read, or waits.
+func TestCallerThatGivesUpDoesNotAffectOthers(t *testing.T) {
+	for name, next := range map[string]bool{"the next to read": true, "a waiting caller": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer()
@@ -152,7 +153,7 @@ func TestWhoGivesUpLeavesTheOthersTheirAnswers(t *testing.T) {
 				giveUp()
 				for _, c := range impatient {
 					if a := <-c; !errors.Is(a.err, context.Canceled) {
-						t.Errorf("who gave up got %+v", a)
+						t.Errorf("a caller that gave up got %+v", a)
 					}
 				}
 				for range patient {
@@ -160,12 +161,12 @@ func TestWhoGivesUpLeavesTheOthersTheirAnswers(t *testing.T) {
 				}
 				for _, c := range patient {
 					if a := <-c; a.err != nil || a.n == "1" {
-						t.Errorf("who did not give up got %+v", a)
+						t.Errorf("a caller that did not give up got %+v", a)
 					}
 				}
 				s.answers <- nil
 				if a := <-ask(t.Context(), r, "a"); a.err != nil {
-					t.Errorf("who asked later got %+v", a)
+					t.Errorf("a later caller got %+v", a)
 				}
 			})
 		})

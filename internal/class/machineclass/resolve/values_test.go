@@ -14,7 +14,7 @@ import (
 )
 
 // Rule: values-of-the-class.
-func TestValuesOfTheClassAreRead(t *testing.T) {
+func TestValuesOfTheClassReplacePlaceholders(t *testing.T) {
 	withValues := func() *v1beta1.MachineClass {
 		c := class()
 		c.Spec.Values = []v1beta1.UserDataValue{
@@ -34,18 +34,18 @@ func TestValuesOfTheClassAreRead(t *testing.T) {
 	registry := labelledFor(v1beta1.SecretUseUserData, secret("registry", "token", "hunter2"))
 	for name, c := range map[string]struct {
 		objects []client.Object
-		reason  string // empty: it is resolved
-		says    string
+		reason  string // empty: no error
+		text    string
 	}{
-		"all are there":          {[]client.Object{template, registry, texts(usable)}, "", ""},
-		"the Secret is missing":  {[]client.Object{template, texts(usable)}, v1beta1.ReasonUserDataNotFound, `Secret "registry", which has the value of <<VALUES.token>>`},
-		"the key is missing":     {[]client.Object{template, labelledFor(v1beta1.SecretUseUserData, secret("registry", "other", "x")), texts(usable)}, v1beta1.ReasonUserDataNotFound, `under the key "token"`},
-		"the Secret is not ours": {[]client.Object{template, secret("registry", "token", "x"), texts(usable)}, v1beta1.ReasonSecretNotLabelled, "registry"},
+		"everything exists":       {[]client.Object{template, registry, texts(usable)}, "", ""},
+		"the Secret is missing":   {[]client.Object{template, texts(usable)}, v1beta1.ReasonUserDataNotFound, `Secret "registry", which should contain the value of <<VALUES.token>>`},
+		"the key is missing":      {[]client.Object{template, labelledFor(v1beta1.SecretUseUserData, secret("registry", "other", "x")), texts(usable)}, v1beta1.ReasonUserDataNotFound, `under the key "token"`},
+		"the Secret has no label": {[]client.Object{template, secret("registry", "token", "x"), texts(usable)}, v1beta1.ReasonSecretNotLabelled, "registry"},
 		"the ConfigMap is missing": {[]client.Object{template, registry}, v1beta1.ReasonUserDataNotFound,
-			`ConfigMap "texts", which has the value of <<VALUES.motd>>`},
-		"the ConfigMap is not ours": {[]client.Object{template, registry, texts(nil)}, v1beta1.ReasonSecretNotLabelled,
+			`ConfigMap "texts", which should contain the value of <<VALUES.motd>>`},
+		"the ConfigMap has no label": {[]client.Object{template, registry, texts(nil)}, v1beta1.ReasonSecretNotLabelled,
 			"kubectl label configmap texts --namespace=ns machinist.dev/secret-use=user-data"},
-		"a value is not given": {[]client.Object{secret("boot", "userData", "<<VALUES.other>>"), registry, texts(usable)},
+		"a value is missing": {[]client.Object{secret("boot", "userData", "<<VALUES.other>>"), registry, texts(usable)},
 			v1beta1.ReasonInvalidConfiguration, "<<VALUES.other>>, for which spec.values has no value"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestValuesOfTheClassAreRead(t *testing.T) {
 				return
 			}
 			e, ok := errors.AsType[*resolve.Error](err)
-			if !ok || e.Reason != c.reason || !strings.Contains(e.Message, c.says) {
-				t.Errorf("%v, want %s: …%s…", err, c.reason, c.says)
+			if !ok || e.Reason != c.reason || !strings.Contains(e.Message, c.text) {
+				t.Errorf("%v, want %s: …%s…", err, c.reason, c.text)
 			}
 			if err != nil && strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("a secret is in the error: %v", err)
@@ -68,6 +68,6 @@ func TestValuesOfTheClassAreRead(t *testing.T) {
 	}
 	names := resolve.SecretNames(withValues())
 	if len(names) != 3 || names[2] != "registry" {
-		t.Errorf("the Secrets that are kept for the class are %q", names)
+		t.Errorf("the Secrets of the class are %q", names)
 	}
 }

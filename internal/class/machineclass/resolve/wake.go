@@ -16,10 +16,10 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// ClassBySecret is the index that finds MachineClasses by the names of the Secrets they refer to.
+// ClassBySecret is the name of the index of MachineClasses by the names of the Secrets to which they refer.
 const ClassBySecret = "machineclass.secretName"
 
-// RegisterIndexes adds the index of MachineClasses. It may be called once per cache.
+// RegisterIndexes adds the index of MachineClasses. Call it once per cache.
 func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &v1beta1.MachineClass{}, ClassBySecret, func(o client.Object) []string {
 		return SecretNames(o.(*v1beta1.MachineClass))
@@ -30,7 +30,7 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// SecretNames returns the names of the Secrets that the class refers to, without repetition.
+// SecretNames returns the names of the Secrets to which the class refers, without duplicates.
 func SecretNames(class *v1beta1.MachineClass) []string {
 	var names []string
 	if ref := class.Spec.CredentialsRef; ref != nil {
@@ -47,8 +47,8 @@ func SecretNames(class *v1beta1.MachineClass) []string {
 	return names
 }
 
-// ClassesOfSecret lists the classes that refer to a Secret. The reader must have the index ClassBySecret. What is
-// returned must not be changed.
+// ClassesOfSecret lists the classes that refer to a Secret. The reader must have the index ClassBySecret. The caller
+// must not modify the result.
 func ClassesOfSecret(ctx context.Context, reader client.Reader, secret client.Object) ([]v1beta1.MachineClass, error) {
 	classes := &v1beta1.MachineClassList{}
 	err := reader.List(ctx, classes, client.InNamespace(secret.GetNamespace()),
@@ -59,15 +59,16 @@ func ClassesOfSecret(ctx context.Context, reader client.Reader, secret client.Ob
 	return classes.Items, nil
 }
 
-// MachinesOfSecret maps a Secret to the Machines that may be waiting for it: those that refer to it, directly or by
-// their class, and must be launched, to adopt an instance, to be updated or to be deleted. The reader must have the
-// indexes of package index and ClassBySecret.
+// MachinesOfSecret maps a Secret to the Machines that may be waiting for it. These are Machines that refer to it,
+// directly or through their class, and that must be launched, adopt an instance, be updated or be deleted. The reader
+// must have the indexes of package index and ClassBySecret.
 func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, secret client.Object) []reconcile.Request {
 		waiting := waitingMachines(ctx, reader, secret.GetNamespace(), index.MachineBySecret, secret.GetName())
 		classes, err := ClassesOfSecret(ctx, reader, secret)
 		if err != nil {
-			logf.FromContext(ctx).Error(err, "Cannot find the objects that a Secret concerns")
+			logf.FromContext(ctx).Error(err, "Failed to find the MachineClasses that refer to a Secret", "secret",
+				client.ObjectKeyFromObject(secret))
 		}
 		for i := range classes {
 			waiting = append(waiting, waitingMachines(ctx, reader, classes[i].Namespace, index.MachineByClass,
@@ -77,8 +78,8 @@ func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 	}
 }
 
-// MachinesOfClass maps a MachineClass to the Machines that may be waiting for it: those that refer to it and must be
-// launched, to adopt an instance, to be updated or to be deleted. The reader must have the indexes of package index.
+// MachinesOfClass maps a MachineClass to the Machines that may be waiting for it. These are Machines that refer to it
+// and must be launched, adopt an instance, be updated or be deleted. The reader must have the indexes of package index.
 func MachinesOfClass(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, class client.Object) []reconcile.Request {
 		return waitingMachines(ctx, reader, class.GetNamespace(), index.MachineByClass, class.GetName())
@@ -90,11 +91,11 @@ func waitingMachines(ctx context.Context, reader client.Reader, namespace, by, v
 	err := reader.List(ctx, machines, client.InNamespace(namespace), client.MatchingFields{by: value},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot find the machines that wait", "namespace", namespace, by, value)
+		logf.FromContext(ctx).Error(err, "Failed to list waiting machines", "namespace", namespace, by, value)
 	}
 	var requests []reconcile.Request
 	for i := range machines.Items {
-		if m := &machines.Items[i]; !settled(m) {
+		if m := &machines.Items[i]; !isSettled(m) {
 			requests = append(requests,
 				reconcile.Request{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}})
 		}
@@ -102,9 +103,9 @@ func waitingMachines(ctx context.Context, reader client.Reader, namespace, by, v
 	return requests
 }
 
-// settled reports whether a Machine has an instance and that is what it must be, so that it needs neither class nor
-// Secret now. What was not acted upon yet may turn out to need them.
-func settled(m *v1beta1.Machine) bool {
+// isSettled reports whether a Machine is up to date, so that it needs neither its class nor a Secret now. A Machine
+// whose latest generation was not processed yet may turn out to need them.
+func isSettled(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" && m.Status.Instance != nil && m.DeletionTimestamp.IsZero() &&
 		m.Status.ObservedGeneration == m.Generation &&
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)

@@ -1,19 +1,19 @@
-// Keeps a page as the fleet is. The page is complete without it: this script only asks for its content again when the fleet
-// has changed, and puts in place what differs, so that the focus, the selection and what was opened stay.
+// Updates a page when the fleet changes. The page is complete without this script. The script requests the content again and
+// replaces only what differs, so that the focus, the selection and opened branches stay.
 "use strict";
 (() => {
   const fragment = { headers: { "X-Machinist-Fragment": "1" }, credentials: "same-origin" };
-  const least = 400; // milliseconds between two requests
-  const speakAtMost = 5000; // milliseconds between two announcements
+  const minInterval = 400; // minimum milliseconds between two requests
+  const announceInterval = 5000; // minimum milliseconds between two announcements
   const connection = document.getElementById("connection");
   const words = document.getElementById("connection-words");
   const pause = document.getElementById("pause");
   const announcement = document.getElementById("announcement");
   let stream = null, shown = "", paused = false, tag = "", asked = 0, timer = 0, asking = null, again = false;
-  let spoken = "", spokenAt = 0, speaking = 0;
+  let announced = "", announcedAt = 0, announcing = 0;
   const live = () => document.getElementById("live");
 
-  // Where time is that of the API server.
+  // The clock of the API server is ahead of the clock of this machine by this many milliseconds.
   let ahead = 0;
   const readClock = () => { ahead = Date.parse(live().dataset.now) - Date.now(); };
 
@@ -23,7 +23,7 @@
     words.textContent = text;
   };
 
-  // Follows changes while the page is seen: a browser has few connections to one server.
+  // Follows changes while the page is visible, because a browser has few connections to one server.
   const follow = () => {
     if (stream || paused || document.hidden) return;
     stream = new EventSource("/events");
@@ -31,15 +31,15 @@
       state("live", "Live");
       if (e.data !== shown) refresh();
     });
-    stream.onerror = () => state("lost", "Not connected: trying again");
+    stream.onerror = () => state("lost", "Not connected, trying again");
   };
   const unfollow = () => { if (stream) { stream.close(); stream = null; } };
 
-  // Asks for the content, at most once at a time and not more often than the least.
+  // Requests the content. There is only one request at a time, and minInterval between two requests.
   const refresh = () => {
     if (asking) { again = true; return; }
     clearTimeout(timer);
-    timer = setTimeout(ask, Math.max(0, asked + least - Date.now()));
+    timer = setTimeout(ask, Math.max(0, asked + minInterval - Date.now()));
   };
   const ask = async () => {
     asked = Date.now();
@@ -49,7 +49,7 @@
     if (tag) request.headers["If-None-Match"] = tag;
     try {
       const answer = await fetch(from, request);
-      if (answer.status === 403) { unfollow(); state("lost", "machinist ui was started again: open its new link"); return; }
+      if (answer.status === 403) { unfollow(); state("lost", "machinist ui was restarted. Open its new link."); return; }
       if (answer.status !== 304 && from === location.href) {
         const text = await answer.text();
         const next = new DOMParser().parseFromString(text, "text/html").getElementById("live");
@@ -59,7 +59,7 @@
         }
       }
     } catch (e) {
-      if (e.name !== "AbortError") state("lost", "Not connected: trying again");
+      if (e.name !== "AbortError") state("lost", "Not connected, trying again");
     } finally {
       asking = null;
       if (again) { again = false; refresh(); }
@@ -71,13 +71,13 @@
     document.title = next.dataset.title;
     merge(live(), next, true);
     readClock();
-    tell();
-    say(live().dataset.summary);
+    updateAges();
+    announce(live().dataset.summary);
   };
 
-  // Makes a node what another one is, child by child. Rows and trees are known by their keys.
+  // Changes a node so that it equals another node, child by child. Rows and trees are matched by their keys.
   const keyOf = (n) => n.nodeType === 1 ? n.dataset.key || n.id || "" : "";
-  const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
+  const sameNode = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
   const merge = (old, next) => {
     if (old.nodeType !== 1) {
       if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
@@ -101,11 +101,11 @@
     let at = old.firstChild;
     for (const wanted of [...next.childNodes]) {
       const key = keyOf(wanted);
-      let found = key ? keyed.get(key) : at && alike(at, wanted) ? at : null;
-      if (found && !alike(found, wanted)) found = null;
+      let found = key ? keyed.get(key) : at && sameNode(at, wanted) ? at : null;
+      if (found && !sameNode(found, wanted)) found = null;
       if (!found) {
-        const made = old.insertBefore(document.importNode(wanted, true), at);
-        if (made.nodeName === "TR") mark(made);
+        const added = old.insertBefore(document.importNode(wanted, true), at);
+        if (added.nodeName === "TR") mark(added);
         continue;
       }
       if (found === at) at = at.nextSibling;
@@ -120,11 +120,11 @@
     }
   };
 
-  // What a row says apart from ages, which change by themselves.
+  // Returns the text of a row without ages, which change all the time.
   const content = (row) => {
-    let said = "";
-    for (const cell of row.cells) for (const n of cell.childNodes) if (n.nodeName !== "TIME") said += n.textContent + "|";
-    return said.replace(/for \S+/g, "");
+    let text = "";
+    for (const cell of row.cells) for (const n of cell.childNodes) if (n.nodeName !== "TIME") text += n.textContent + "|";
+    return text.replace(/for \S+/g, "");
   };
   const mark = (row) => {
     row.classList.remove("changed");
@@ -132,18 +132,18 @@
     setTimeout(() => row.classList.remove("changed"), 2000);
   };
 
-  // Says what has changed to people who do not see it, now and then.
-  const say = (summary) => {
-    if (!summary || summary === spoken) return;
-    clearTimeout(speaking);
-    speaking = setTimeout(() => {
-      spoken = summary;
-      spokenAt = Date.now();
+  // Announces changes to users of screen readers.
+  const announce = (summary) => {
+    if (!summary || summary === announced) return;
+    clearTimeout(announcing);
+    announcing = setTimeout(() => {
+      announced = summary;
+      announcedAt = Date.now();
       announcement.textContent = summary;
-    }, Math.max(0, spokenAt + speakAtMost - Date.now()));
+    }, Math.max(0, announcedAt + announceInterval - Date.now()));
   };
 
-  // Ages go on between two answers.
+  // Ages are updated between two answers.
   const age = (seconds) => {
     const s = Math.max(0, Math.floor(seconds)), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
     if (s < 120) return s + "s";
@@ -154,7 +154,7 @@
     if (d < 8) return h % 24 ? d + "d" + (h % 24) + "h" : d + "d";
     return d < 730 ? d + "d" : Math.floor(d / 365) + "y";
   };
-  const tell = () => {
+  const updateAges = () => {
     const now = Date.now() + ahead;
     for (const t of document.querySelectorAll("time[data-ago]")) {
       const passed = (now - Date.parse(t.dateTime)) / 1000;
@@ -163,19 +163,19 @@
     }
   };
 
-  // Filters are in the address: each choice is a step back in the history, what is typed is one.
+  // Filters are in the URL. Each choice adds an entry to the history, and all typing in one field adds one entry.
   const address = (form) => {
     const chosen = new URLSearchParams();
     for (const [name, value] of new FormData(form)) if (value) chosen.append(name, value);
     return form.getAttribute("action") + (chosen.size ? "?" + chosen : "");
   };
-  const go = (to, asNewStep) => {
+  const navigate = (to, newEntry) => {
     if (to === location.pathname + location.search) return;
-    if (asNewStep) history.pushState(null, "", to);
+    if (newEntry) history.pushState(null, "", to);
     else history.replaceState(null, "", to);
-    visit();
+    reload();
   };
-  const visit = () => {
+  const reload = () => {
     tag = "";
     if (asking) asking.abort();
     asked = 0;
@@ -186,30 +186,30 @@
     const form = e.target.closest("form[data-filters]");
     if (!form || e.target.nodeName === "SELECT") return;
     clearTimeout(typing);
-    typing = setTimeout(() => { go(address(form), !typed); typed = true; }, 200);
+    typing = setTimeout(() => { navigate(address(form), !typed); typed = true; }, 200);
   });
   document.addEventListener("change", (e) => {
     const form = e.target.closest("form[data-filters]");
     if (!form || restoring) return;
     clearTimeout(typing);
-    go(address(form), e.target.nodeName === "SELECT" || !typed);
+    navigate(address(form), e.target.nodeName === "SELECT" || !typed);
     typed = false;
   });
   document.addEventListener("submit", (e) => {
     if (!e.target.matches("form[data-filters]")) return;
     e.preventDefault();
     clearTimeout(typing);
-    go(address(e.target), !typed);
+    navigate(address(e.target), !typed);
     typed = false;
   });
   addEventListener("popstate", () => {
-    // What the address says counts, and not what was typed: leaving the field must not make a step of it again.
+    // The URL counts, and not the typed text: leaving the field must not add another entry to the history.
     clearTimeout(typing);
     typed = false;
     restoring = true;
     if (document.activeElement && document.activeElement.closest("form[data-filters]")) document.activeElement.blur();
     restoring = false;
-    visit();
+    reload();
   });
 
   pause.hidden = false;
@@ -224,10 +224,10 @@
   addEventListener("pageshow", (e) => { if (e.persisted) { follow(); refresh(); } });
   document.documentElement.classList.add("scripted");
   shown = live().dataset.version;
-  spoken = live().dataset.summary;
+  announced = live().dataset.summary;
   readClock();
-  setInterval(() => { if (!paused && !document.hidden) tell(); }, 1000);
-  // A plan is the answer to a form: it stays as it is, and asking for its address again would lose it.
+  setInterval(() => { if (!paused && !document.hidden) updateAges(); }, 1000);
+  // A plan is the answer to a form. The page does not follow changes, because requesting its URL again would lose the plan.
   if (location.pathname === "/plan") {
     pause.hidden = true;
     connection.hidden = true;

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// countInterval is how often mere counts of a budget are written while they change.
+	// countInterval is the minimum time between two writes of a status in which only counts changed.
 	countInterval = 10 * time.Second
-	// coalesce is for how long the events of machines are collected before a pass.
+	// coalesce is how long events of machines are collected before a pass.
 	coalesce = time.Second
-	// clockCheck is how often a budget with windows is evaluated at least, because a clock may be set.
+	// clockCheck is the maximum time between two evaluations of a budget with windows, because the clock may be set.
 	clockCheck = time.Hour
 )
 
-// Options are what a Reconciler works with.
+// Options are the dependencies of a Reconciler.
 type Options struct {
 	// Client reads the control cluster from the cache and writes the status of budgets.
 	Client client.Client
@@ -38,12 +38,12 @@ type Options struct {
 	Metrics *Metrics
 }
 
-// Reconciler keeps the status of budgets.
+// Reconciler keeps the status of budgets up to date.
 type Reconciler struct {
 	Options
 
 	mu sync.Mutex
-	// written is when this process wrote the status of each budget last.
+	// written is when this process last wrote the status of each budget.
 	written map[types.NamespacedName]time.Time
 }
 
@@ -81,16 +81,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: earliest(wait, untilChange(status, now))}, err
 }
 
-// untilChange returns the time until the status has to be computed again although no event comes, zero if never.
+// untilChange returns the time until the status must be computed again without an event, or zero for never.
 func untilChange(status *v1beta1.MachineDisruptionBudgetStatus, now time.Time) time.Duration {
 	if status.NextChange == nil {
 		return 0
 	}
-	// A clock that is a moment behind must not come too early, and find nothing to do.
+	// Never return zero, because that means never.
 	return min(max(status.NextChange.Sub(now), time.Millisecond), clockCheck)
 }
 
-// earliest returns the shorter of two times, of which zero is never.
+// earliest returns the shorter of two delays. Zero means never.
 func earliest(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -98,7 +98,7 @@ func earliest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// mayWriteIn returns how long mere counts of a budget have to wait.
+// mayWriteIn returns how long a write of changed counts of a budget must wait.
 func (r *Reconciler) mayWriteIn(budget types.NamespacedName) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

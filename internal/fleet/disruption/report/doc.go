@@ -1,3 +1,4 @@
-// Package report keeps the status of MachineDisruptionBudgets, and counts them for metrics. It is for people: whoever
-// disrupts machines counts for itself. Without a budget it reads and writes nothing.
+// Package report writes the status of MachineDisruptionBudgets and exports their metrics. Both are only informative:
+// the controllers that disrupt machines count machines themselves, with package disruption. Without a budget, package
+// report reads and writes nothing.
 package report

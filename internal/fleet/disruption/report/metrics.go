@@ -14,23 +14,23 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics of budgets. A nil *Metrics counts nothing.
+// Metrics are the metrics of budgets. A nil *Metrics counts nothing.
 type Metrics struct {
 	budgets *objectmetrics.Collector
 }
 
-// NewMetrics registers the metrics of budgets. They are counted over the cache whenever they are asked for, and so
-// newer than a status, which is not written for each machine. ledger is that of the process, which knows who waits.
+// NewMetrics registers the metrics of budgets. They are computed from the cache at each scrape, so they are more recent
+// than the statuses of the budgets. ledger provides the number of machines that wait. It may be nil.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *disruption.Ledger,
 	at clock.PassiveClock) (*Metrics, error) {
 	allowed := prometheus.NewDesc("machinist_disruptions_allowed",
-		"Machines that may be disrupted at a time by a MachineDisruptionBudget (namespace/name). Absent while the budget is not in force.",
+		"Machines that a MachineDisruptionBudget (namespace/name) allows to be disrupted at a time. Absent while the budget is not in force.",
 		[]string{"budget"}, nil)
 	current := prometheus.NewDesc("machinist_disruptions_current",
-		"Machines that a MachineDisruptionBudget (namespace/name) selects and that are disrupted, by reason.",
+		"Disrupted machines that a MachineDisruptionBudget (namespace/name) selects, by reason.",
 		[]string{"budget", "reason"}, nil)
 	blocked := prometheus.NewDesc("machinist_disruptions_blocked",
-		"Machines that sets would disrupt, and that MachineDisruptionBudgets or the annotation do-not-disrupt do not let them, by reason.",
+		"Machines whose disruption is blocked by a MachineDisruptionBudget or the annotation do-not-disrupt, by reason of the disruption.",
 		[]string{"reason"}, nil)
 	collector := objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, cache, &v1beta1.MachineDisruptionBudgetList{})
@@ -69,7 +69,7 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *d
 	return &Metrics{budgets: collector}, nil
 }
 
-// lead reports that this process counts budgets.
+// lead enables the export of the metrics, because this process reconciles budgets.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.budgets.Lead()

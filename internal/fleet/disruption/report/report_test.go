@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// night is within the window of nightly.
+// night is a time within the window of nightly.
 var night = time.Date(2026, 5, 5, 22, 0, 0, 0, time.UTC)
 
 func nightly(b *v1beta1.MachineDisruptionBudget) {
@@ -31,7 +31,7 @@ func nightly(b *v1beta1.MachineDisruptionBudget) {
 		Duration: metav1.Duration{Duration: 8 * time.Hour}}}
 }
 
-// budget returns one for the machines of the pool a, after changes.
+// budget returns a budget for the machines of the pool a, after the changes.
 func budget(changes ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineDisruptionBudget {
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b", Generation: 3},
 		Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.FromString("20%"),
@@ -42,7 +42,8 @@ func budget(changes ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineD
 	return b
 }
 
-// machines returns one of a pool for each text, which is the reason for which it is disrupted, or empty.
+// machines returns machines of a pool, one for each reason. A machine is disrupted for its reason, or not disrupted if
+// the reason is empty.
 func machines(pool string, reasons ...string) (all []*v1beta1.Machine) {
 	for i, reason := range reasons {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("%s%d", pool, i),
@@ -56,7 +57,7 @@ func machines(pool string, reasons ...string) (all []*v1beta1.Machine) {
 	return all
 }
 
-// deleted has a machine be deleted because of a rollout or its age.
+// deleted starts the deletion of a machine because of a rollout or its age.
 func deleted(m *v1beta1.Machine, reason v1beta1.DisruptionReason) {
 	at := metav1.NewTime(night)
 	m.DeletionTimestamp = &at
@@ -66,31 +67,32 @@ func deleted(m *v1beta1.Machine, reason v1beta1.DisruptionReason) {
 }
 
 // Rule: budget-status.
-func TestStatusSaysHowFarABudgetIsUsed(t *testing.T) {
+func TestStatus(t *testing.T) {
 	fleet := append(machines("a", "", "Rollout", "", "Expiry", "", "", "", "", "", "", "", "", "", "", ""),
 		machines("b", "Rollout", "")...)
 	for name, test := range map[string]struct {
 		budget                       *v1beta1.MachineDisruptionBudget
 		at                           time.Time
-		selected, disrupted, allowed int // -1 is unset
+		selected, disrupted, allowed int // -1 means unset
 		next, valid                  string
 	}{
-		"always":  {budget(), night, 15, 2, 3, "", "BudgetUnderstood"},
-		"inside":  {budget(nightly), night, 15, 2, 3, "2026-05-06T04:00:00Z", "BudgetUnderstood"},
-		"outside": {budget(nightly), night.Add(-12 * time.Hour), 15, 2, -1, "2026-05-05T20:00:00Z", "BudgetUnderstood"},
-		"none": {budget(func(b *v1beta1.MachineDisruptionBudget) {
+		"without windows": {budget(), night, 15, 2, 3, "", "BudgetUnderstood"},
+		"inside a window": {budget(nightly), night, 15, 2, 3, "2026-05-06T04:00:00Z", "BudgetUnderstood"},
+		"outside of a window": {budget(nightly), night.Add(-12 * time.Hour), 15, 2, -1, "2026-05-05T20:00:00Z",
+			"BudgetUnderstood"},
+		"maxDisrupted 0": {budget(func(b *v1beta1.MachineDisruptionBudget) {
 			b.Spec.MaxDisrupted = intstr.FromInt32(0)
 		}), night, 15, 2, 0, "", "BudgetUnderstood"},
-		"a bad window": {budget(nightly, func(b *v1beta1.MachineDisruptionBudget) {
+		"an invalid window": {budget(nightly, func(b *v1beta1.MachineDisruptionBudget) {
 			b.Spec.Windows[0].Schedule = "at night"
 		}), night, 15, 2, 0, "", "InvalidWindow"},
-		"nothing to be outside of": {budget(func(b *v1beta1.MachineDisruptionBudget) {
+		"outside without windows": {budget(func(b *v1beta1.MachineDisruptionBudget) {
 			b.Spec.Apply = v1beta1.ApplyOutside
 		}), night, 15, 2, 0, "", "InvalidWindow"},
-		"a bad number, and a bad window": {budget(nightly, func(b *v1beta1.MachineDisruptionBudget) {
+		"an invalid number and an invalid window": {budget(nightly, func(b *v1beta1.MachineDisruptionBudget) {
 			b.Spec.Windows[0].Schedule, b.Spec.MaxDisrupted = "at night", intstr.FromString("many")
 		}), night, 15, 2, 0, "", "InvalidMaxDisrupted"},
-		"a bad selector": {budget(func(b *v1beta1.MachineDisruptionBudget) {
+		"an invalid selector": {budget(func(b *v1beta1.MachineDisruptionBudget) {
 			b.Spec.Selector.MatchLabels["a b"] = "c"
 		}), night, 17, 3, 0, "", "InvalidSelector"},
 	} {
@@ -117,7 +119,7 @@ func TestStatusSaysHowFarABudgetIsUsed(t *testing.T) {
 	}
 }
 
-// world is a reconciler with an API server in memory, whose writes of statuses are counted.
+// world is a reconciler with a fake API server and a fake clock.
 type world struct {
 	*testing.T
 	client.Client
@@ -137,7 +139,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// pass reconciles the budget and returns whether its status was written, and after which time it wants another pass.
+// pass reconciles the budget. It returns whether the status was written, and after which time the reconciler requests
+// another pass.
 func (w *world) pass() (written bool, after time.Duration) {
 	w.Helper()
 	before := w.read()
@@ -158,7 +161,7 @@ func (w *world) read() *v1beta1.MachineDisruptionBudget {
 	return b
 }
 
-// disrupt deletes a machine for a rollout.
+// disrupt deletes a machine, which counts as disrupted by a rollout.
 func (w *world) disrupt(m *v1beta1.Machine) {
 	w.Helper()
 	if err := w.Delete(w.Context(), m); err != nil {
@@ -174,29 +177,29 @@ func TestCountsAreWrittenAtMostEveryTenSeconds(t *testing.T) {
 		t.Helper()
 		w.clock.Step(d)
 		if written, after := w.pass(); written != wantWritten || after != wantAfter {
-			t.Fatalf("%s: written %t, again after %v, want %t and %v", what, written, after, wantWritten, wantAfter)
+			t.Fatalf("%s: written %t, requeue after %v, want %t and %v", what, written, after, wantWritten, wantAfter)
 		}
 	}
-	step("new", 0, true, 0)
-	step("nothing changed", time.Second, false, 0)
+	step("new budget", 0, true, 0)
+	step("no change", time.Second, false, 0)
 	w.disrupt(fleet[0])
-	step("a count within ten seconds", 3*time.Second, false, 6*time.Second)
+	step("changed count within ten seconds", 3*time.Second, false, 6*time.Second)
 	w.disrupt(fleet[1])
-	step("another", 4*time.Second, false, 2*time.Second)
-	step("when the ten seconds are over", 2*time.Second, true, 0)
+	step("another changed count", 4*time.Second, false, 2*time.Second)
+	step("after ten seconds", 2*time.Second, true, 0)
 	if n := w.read().Status.Disrupted; n != 2 {
 		t.Errorf("%d are disrupted, want 2", n)
 	}
 	w.clock.Step(-time.Hour)
 	w.disrupt(fleet[2])
-	step("a clock that was set back", 0, false, 10*time.Second)
+	step("clock set back", 0, false, 10*time.Second)
 
 	b := w.read()
 	b.Spec.MaxDisrupted, b.Generation = intstr.FromString("many"), 4
 	if err := w.Update(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	step("another spec", 0, true, 0)
+	step("changed spec", 0, true, 0)
 	if s := w.read().Status; *s.Allowed != 0 || valid(&s).Status != metav1.ConditionFalse || s.Disrupted != 3 {
 		t.Errorf("%+v", s)
 	}
@@ -205,19 +208,19 @@ func TestCountsAreWrittenAtMostEveryTenSeconds(t *testing.T) {
 	}
 	_, err := w.report.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
 	if err != nil || len(w.report.written) != 0 {
-		t.Errorf("a budget that is gone is remembered: %v, %v", w.report.written, err)
+		t.Errorf("a deleted budget is remembered: %v, %v", w.report.written, err)
 	}
 }
 
 // Rule: budget-status.
-func TestTheStatusIsWrittenWhenAWindowOpensOrCloses(t *testing.T) {
+func TestStatusIsWrittenWhenAWindowOpensOrCloses(t *testing.T) {
 	w := newWorld(t, budget(nightly))
 	if written, after := w.pass(); !written || after != time.Hour { // A clock may be set.
-		t.Fatalf("written %t, again after %v", written, after)
+		t.Fatalf("written %t, requeue after %v", written, after)
 	}
 	w.clock.Step(6*time.Hour - time.Second)
 	if written, after := w.pass(); written || after != time.Second {
-		t.Fatalf("before the window closes: written %t, again after %v", written, after)
+		t.Fatalf("before the window closes: written %t, requeue after %v", written, after)
 	}
 	w.clock.Step(time.Second)
 	written, _ := w.pass()
@@ -226,7 +229,7 @@ func TestTheStatusIsWrittenWhenAWindowOpensOrCloses(t *testing.T) {
 	}
 }
 
-func TestAMachineTriggersTheBudgetsThatSelectIt(t *testing.T) {
+func TestMachineTriggersBudgetsThatSelectIt(t *testing.T) {
 	other, elsewhere, unreadable := budget(), budget(), budget()
 	other.Name, other.Spec.Selector.MatchLabels["pool"] = "other", "b"
 	elsewhere.Namespace = "elsewhere"
@@ -237,27 +240,27 @@ func TestAMachineTriggersTheBudgetsThatSelectIt(t *testing.T) {
 		names = append(names, request.String())
 	}
 	if got := strings.Join(names, " "); got != "ns/b ns/bad" {
-		t.Errorf("triggers %s", got)
+		t.Errorf("the machine triggers %s", got)
 	}
 	for name, test := range map[string]struct {
 		change func(*v1beta1.Machine)
 		counts bool
 	}{
-		"a heartbeat":   {func(m *v1beta1.Machine) { m.Status.ObservedGeneration++ }, false},
-		"disrupted":     {func(m *v1beta1.Machine) { deleted(m, v1beta1.DisruptionExpiry) }, true},
-		"in other pool": {func(m *v1beta1.Machine) { m.Labels = map[string]string{"pool": "b"} }, true},
+		"another status field": {func(m *v1beta1.Machine) { m.Status.ObservedGeneration++ }, false},
+		"the disruption":       {func(m *v1beta1.Machine) { deleted(m, v1beta1.DisruptionExpiry) }, true},
+		"the pool":             {func(m *v1beta1.Machine) { m.Labels = map[string]string{"pool": "b"} }, true},
 	} {
 		was := machines("a", "")[0]
 		is := was.DeepCopy()
 		test.change(is)
 		if got := w.report.machineChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != test.counts {
-			t.Errorf("%s triggers: %t", name, got)
+			t.Errorf("a change of %s triggers a pass: %t", name, got)
 		}
 	}
 }
 
-// Conditions of others stay, and a status that is right already is not written.
-func TestOthersConditionsStay(t *testing.T) {
+// Conditions of other writers stay, and the status does not change with time alone.
+func TestConditionsOfOtherWritersStay(t *testing.T) {
 	b := budget(func(b *v1beta1.MachineDisruptionBudget) {
 		b.Status.Conditions = []metav1.Condition{{Type: "example.com/Reviewed", Status: "True", Reason: "By"}}
 	})
@@ -272,7 +275,7 @@ func TestOthersConditionsStay(t *testing.T) {
 	}
 }
 
-func TestBudgetsAreExportedUntilTheyAreGone(t *testing.T) {
+func TestBudgetsAreExportedUntilTheyAreDeleted(t *testing.T) {
 	fleet := machines("a", "", "Rollout", "Rollout", "Expiry", "")
 	w := newWorld(t, budget(), budget(nightly, func(b *v1beta1.MachineDisruptionBudget) { b.Name = "nightly" }),
 		fleet[0], fleet[1], fleet[2], fleet[3], fleet[4])
@@ -285,8 +288,8 @@ func TestBudgetsAreExportedUntilTheyAreGone(t *testing.T) {
 	want := func(name string, lines ...string) {
 		t.Helper()
 		text := map[string]string{
-			allowed: "# HELP " + allowed + " Machines that may be disrupted at a time by a MachineDisruptionBudget (namespace/name). Absent while the budget is not in force.\n# TYPE " + allowed + " gauge\n",
-			current: "# HELP " + current + " Machines that a MachineDisruptionBudget (namespace/name) selects and that are disrupted, by reason.\n# TYPE " + current + " gauge\n",
+			allowed: "# HELP " + allowed + " Machines that a MachineDisruptionBudget (namespace/name) allows to be disrupted at a time. Absent while the budget is not in force.\n# TYPE " + allowed + " gauge\n",
+			current: "# HELP " + current + " Disrupted machines that a MachineDisruptionBudget (namespace/name) selects, by reason.\n# TYPE " + current + " gauge\n",
 		}[name]
 		for _, line := range lines {
 			text += name + line + "\n"
@@ -298,7 +301,7 @@ func TestBudgetsAreExportedUntilTheyAreGone(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want(allowed) // Another process may be the one that leads.
+	want(allowed) // Another process may be the leader.
 	metrics.lead()
 	want(allowed, `{budget="ns/b"} 1`, `{budget="ns/nightly"} 1`)
 	want(current, `{budget="ns/b",reason="Expiry"} 1`, `{budget="ns/b",reason="Rollout"} 2`,
@@ -312,7 +315,7 @@ func TestBudgetsAreExportedUntilTheyAreGone(t *testing.T) {
 	(*Metrics)(nil).lead()
 }
 
-// The whole cost of a pass over a budget, but for the write.
+// BenchmarkStatus measures a pass over a budget without the write of its status.
 func BenchmarkStatus(b *testing.B) {
 	fleet := machines("a", make([]string, 5000)...)
 	nights := budget(nightly)

@@ -25,12 +25,13 @@ import (
 
 // Use is how far a budget is used.
 type Use struct {
-	// Selected machines of the budget, and those of them that are disrupted for each reason.
-	Selected  int
+	// Selected is how many machines the budget selects.
+	Selected int
+	// Disrupted is how many of the selected machines are disrupted, by reason.
 	Disrupted map[v1beta1.DisruptionReason]int
 }
 
-// Count counts the machines of a namespace against a budget of it.
+// Count counts the machines of a namespace against one of its budgets.
 func Count(b *disruption.Budget, machines []*v1beta1.Machine) (u Use) {
 	for _, m := range machines {
 		if !b.Selects(m.Labels) {
@@ -47,7 +48,7 @@ func Count(b *disruption.Budget, machines []*v1beta1.Machine) (u Use) {
 	return u
 }
 
-// Total returns the number of machines that are disrupted for any reason.
+// Total returns how many selected machines are disrupted, for any reason.
 func (u Use) Total() (n int) {
 	for _, ofReason := range u.Disrupted {
 		n += ofReason
@@ -55,7 +56,8 @@ func (u Use) Total() (n int) {
 	return n
 }
 
-// Status returns the status of a budget whose namespace has these machines, and what is wrong with the budget.
+// Status returns the status of a budget whose namespace has these machines. The error names the invalid fields of the
+// budget.
 func Status(b *v1beta1.MachineDisruptionBudget, machines []*v1beta1.Machine,
 	now time.Time) (*v1beta1.MachineDisruptionBudgetStatus, error) {
 	parsed, problem := disruption.Parse(b)
@@ -77,34 +79,36 @@ func Status(b *v1beta1.MachineDisruptionBudget, machines []*v1beta1.Machine,
 		Reason: v1beta1.ReasonBudgetUnderstood, ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(now)}
 	if problem != nil {
 		valid.Status, valid.Reason = metav1.ConditionFalse, reasonOf(problem)
-		valid.Message = wording.Truncate("The budget allows no disruption because it cannot be understood: "+problem.Error()+".", maxMessage)
+		valid.Message = wording.Truncate("The budget is invalid, so it allows no disruption: "+problem.Error()+".",
+			maxMessage)
 	}
 	meta.SetStatusCondition(&status.Conditions, valid)
 	return status, problem
 }
 
-// reasonOf returns the reason of Valid for the first field that is wrong.
+// reasonOf returns the reason of Valid for the first invalid field.
 func reasonOf(problem error) string {
 	first := problem
 	var all utilerrors.Aggregate
 	if errors.As(problem, &all) {
 		first = all.Errors()[0]
 	}
-	var wrong *field.Error
+	var invalid *field.Error
 	switch {
-	case !errors.As(first, &wrong):
-	case wrong.Field == validation.BudgetSelector.String():
+	case !errors.As(first, &invalid):
+	case invalid.Field == validation.BudgetSelector.String():
 		return v1beta1.ReasonInvalidSelector
-	case wrong.Field == validation.BudgetMaxDisrupted.String():
+	case invalid.Field == validation.BudgetMaxDisrupted.String():
 		return v1beta1.ReasonInvalidMaxDisrupted
 	}
 	return v1beta1.ReasonInvalidWindow
 }
 
-// maxMessage is what the schema admits as the message of a condition.
+// maxMessage is the maximum length of a condition's message in the schema, in bytes.
 const maxMessage = 32768
 
-// write writes the status of a budget if it is another one. What is only a count may wait: it returns how long.
+// write writes the status of a budget if it changed. If only counts changed, the write may have to wait. In that case,
+// write returns for how long.
 func (r *Reconciler) write(ctx context.Context, b *v1beta1.MachineDisruptionBudget,
 	status *v1beta1.MachineDisruptionBudgetStatus, problem error) (wait time.Duration, err error) {
 	if equality.Semantic.DeepEqual(b.Status, *status) {
@@ -131,7 +135,7 @@ func (r *Reconciler) write(ctx context.Context, b *v1beta1.MachineDisruptionBudg
 	return 0, nil
 }
 
-// onlyCounts reports whether two statuses differ in nothing but in numbers that follow from the machines.
+// onlyCounts reports whether two statuses differ only in numbers that depend on the machines.
 func onlyCounts(was, is *v1beta1.MachineDisruptionBudgetStatus) bool {
 	return was.ObservedGeneration == is.ObservedGeneration && (was.Allowed == nil) == (is.Allowed == nil) &&
 		was.NextChange.Equal(is.NextChange) && !differs(valid(was), valid(is))

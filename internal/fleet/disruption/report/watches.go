@@ -32,13 +32,13 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// budgetsOf returns the budgets that select a machine. It runs in the event handler, so it does not wait for writes in
+// budgetsOf returns the budgets that select a machine. It runs in an event handler, so it does not wait for writes in
 // progress.
 func (r *Reconciler) budgetsOf(ctx context.Context, machine client.Object) (requests []reconcile.Request) {
 	budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, r.Client, &v1beta1.MachineDisruptionBudgetList{},
 		client.InNamespace(machine.GetNamespace()), client.DisableReadYourWritesConsistency)
 	if err != nil {
-		return nil // The cache is not filled yet; each budget has an event of its own then.
+		return nil // The cache has not synced yet. Each budget triggers an event when it has.
 	}
 	for _, b := range budgets {
 		if disruption.Selector(b).Matches(labels.Set(machine.GetLabels())) {
@@ -48,7 +48,7 @@ func (r *Reconciler) budgetsOf(ctx context.Context, machine client.Object) (requ
 	return requests
 }
 
-// machineChanged drops changes that leave a machine counted as it was.
+// machineChanged drops updates that do not change how budgets count the machine.
 func (r *Reconciler) machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*v1beta1.Machine)

@@ -285,7 +285,7 @@ func TestADeadlineThatPassesIsReported(t *testing.T) {
 	b.pass(result.RequeueAfter)
 	b.reconcile()
 	c := b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded)
-	if !strings.Contains(c.Message, "0 of 1 machine of the new revision available") {
+	if !strings.Contains(c.Message, "0 of 1 machines of the new revision are available") {
 		t.Errorf("the message does not say what is waited for: %s", c.Message)
 	}
 	if events := b.events.took(); !slices.Equal(events,

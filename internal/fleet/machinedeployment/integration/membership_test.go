@@ -218,7 +218,7 @@ func TestAFrozenDeploymentShrinksOnly(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionFrozen, metav1.ConditionFalse, v1beta1.ReasonThawed)
 }
 
-func TestAProcessThatIsStoppedAddsAndExchangesNothing(t *testing.T) {
+func TestStoppedProcessAddsAndReplacesNothing(t *testing.T) {
 	b := newBench(t)
 	reason := ""
 	b.options.Stopped = func() (string, string) { return reason, "The target cluster is unreachable." }

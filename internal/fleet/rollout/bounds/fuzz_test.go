@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzResolve (rule surge-and-unavailable-kept) resolves arbitrary values of strategies. An error names the field.
-// Other results leave a machine to move with, and cause no overflow. Values that the CRD admits cause no error, and
+// FuzzResolve (rule surge-and-unavailable-kept) resolves arbitrary values of strategies. Errors must name the field.
+// Other results must let a rollout advance and must not overflow. Values that the CRD admits must cause no error and
 // resolve to what they specify.
 func FuzzResolve(f *testing.F) {
 	for i, value := range []string{"0", "1", "-1", "0%", "1%", "100%", "101%", "1.5%", "%", "", "some", "2147483647",
@@ -24,7 +24,7 @@ func FuzzResolve(f *testing.F) {
 		v1beta1.StrategyOnDelete, v1beta1.StrategyInPlace}
 	f.Fuzz(func(t *testing.T, one, other string, replicas int32, which uint8, numbers bool) {
 		if replicas < 0 {
-			return // ReplicasOrDefault and the schema know none.
+			return // The schema admits no negative replicas.
 		}
 		surge, unavailable := value(one, numbers), value(other, numbers)
 		strategy := v1beta1.DeploymentStrategy{
@@ -33,7 +33,8 @@ func FuzzResolve(f *testing.F) {
 			InPlace:       &v1beta1.InPlaceUpdate{MaxUnavailable: &unavailable},
 		}
 		b, err := Resolve(strategy, replicas)
-		rolling, inPlace := strategy.TypeOrDefault() == v1beta1.StrategyRollingUpdate, strategy.Type == v1beta1.StrategyInPlace
+		rolling, inPlace := strategy.TypeOrDefault() == v1beta1.StrategyRollingUpdate,
+			strategy.Type == v1beta1.StrategyInPlace
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "spec.strategy.") {
 				t.Errorf("%+v of %d: %v", strategy, replicas, err)
@@ -47,7 +48,7 @@ func FuzzResolve(f *testing.F) {
 			t.Errorf("surge %s, unavailable %s of %d: %+v", &surge, &unavailable, replicas, b)
 		}
 		if (rolling || inPlace) && replicas > 0 && b.MaxSurge+b.MaxUnavailable == 0 {
-			t.Errorf("surge %s, unavailable %s of %d leave nothing to move with", &surge, &unavailable, replicas)
+			t.Errorf("with surge %s and unavailable %s of %d, a rollout cannot advance", &surge, &unavailable, replicas)
 		}
 		if least := b.MinAvailable(replicas); least < 0 || least > replicas {
 			t.Errorf("%d of %d must stay available", least, replicas)
@@ -68,7 +69,7 @@ func value(text string, number bool) intstr.IntOrString {
 	return intstr.FromString(text)
 }
 
-// admitted says whether the schema takes a value: a number of at least 0, or 0% to 100% without a leading zero.
+// admitted reports whether the schema admits a value: a number of at least 0, or 0% to 100% without a leading zero.
 func admitted(v intstr.IntOrString) bool {
 	if v.Type == intstr.Int {
 		return v.IntVal >= 0

@@ -1,5 +1,5 @@
-// Package bounds says how far the number of machines of a MachineDeployment may differ from its replicas. The
-// deployment plans within these bounds, and its sets create and delete within them.
+// Package bounds computes how far the number of machines of a MachineDeployment may differ from its replicas. The
+// deployment plans within these bounds, and its sets create and delete machines within them.
 package bounds
 
 import (
@@ -12,9 +12,9 @@ import (
 
 // Bounds are how far the number of machines may differ from replicas during a rollout.
 type Bounds struct {
-	// MaxSurge is how many live machines there may be above replicas.
+	// MaxSurge is how many live machines there may be in addition to replicas.
 	MaxSurge int32
-	// MaxUnavailable is how many of replicas may be unavailable.
+	// MaxUnavailable is how many of the replicas may be unavailable.
 	MaxUnavailable int32
 }
 
@@ -23,9 +23,10 @@ func Of(d *v1beta1.MachineDeployment) (Bounds, error) {
 	return Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 }
 
-// Resolve returns the bounds of a strategy for a number of replicas. Percentages of maxSurge are rounded up, those
-// of maxUnavailable down; if neither leaves a machine to move with, one may be unavailable. Recreate may make all
-// machines unavailable; OnDelete and InPlace have no surge, and InPlace always has one machine to move with.
+// Resolve returns the bounds of a strategy for a number of replicas. A percentage of maxSurge is rounded up, one of
+// maxUnavailable is rounded down. If both are 0 then, one machine may be unavailable, because a rollout could not
+// advance otherwise. Recreate may make all machines unavailable. OnDelete has neither surge nor unavailable machines.
+// InPlace has no surge, and at least one machine may be unavailable.
 func Resolve(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds, error) {
 	switch strategy.TypeOrDefault() {
 	case v1beta1.StrategyRecreate:
@@ -34,7 +35,7 @@ func Resolve(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds, error
 		return Bounds{}, nil
 	case v1beta1.StrategyInPlace:
 		unavailable, err := scaled("inPlace.maxUnavailable", strategy.InPlaceMaxUnavailableOrDefault(), replicas, false)
-		// Nothing else could move: an update makes its machine unavailable.
+		// An update makes its machine unavailable, so the rollout could not advance otherwise.
 		return Bounds{MaxUnavailable: min(max(1, unavailable), replicas)}, err
 	}
 	surge, err := scaled("rollingUpdate.maxSurge", strategy.MaxSurgeOrDefault(), replicas, true)
@@ -62,8 +63,8 @@ func scaled(field string, value intstr.IntOrString, of int32, roundUp bool) (int
 	return int32(min(n, maxMachines)), nil
 }
 
-// maxMachines limits numbers that the CRD would have rejected, so that sums of them do not overflow.
+// maxMachines limits numbers that the CRD should have rejected, so that sums of them do not overflow.
 const maxMachines = 1 << 24
 
-// MinAvailable is how many machines must stay available with so many replicas.
+// MinAvailable returns how many machines must stay available for a number of replicas.
 func (b Bounds) MinAvailable(replicas int32) int32 { return max(0, replicas-b.MaxUnavailable) }

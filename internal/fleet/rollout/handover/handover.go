@@ -1,10 +1,10 @@
-// Package handover is the protocol between a MachineDeployment and its MachineSets to move machines from one set to
+// Package handover defines the protocol by which a MachineDeployment and its MachineSets move machines from one set to
 // another without replacing them.
 //
-// The deployment annotates the receiving set (machinist.dev/receive-from). Then one patch lowers the replicas of the
-// other set and says where the difference goes (machinist.dev/move-to). From then on neither set deletes its surplus:
-// the one hands it over, the other keeps it until the deployment has counted it. So the number of machines is the
-// same before and after every step, even if a process dies in between.
+// First the deployment annotates the receiving set with machinist.dev/receive-from. Then one patch lowers the replicas
+// of the other set and annotates it with machinist.dev/move-to, the order to hand over the surplus. From then on,
+// neither set deletes its surplus: the old set hands it over, and the receiving set keeps it until the deployment has
+// raised its replicas. So every step leaves the number of machines unchanged, even if a process dies in between.
 package handover
 
 import (
@@ -21,19 +21,19 @@ import (
 
 // Order is the value of the annotation machinist.dev/move-to.
 type Order struct {
-	// To is the name of the set that gets the machines.
+	// To is the name of the set that receives the machines.
 	To string
-	// Machines is how many at most; 0 takes the order back.
+	// Machines is the maximum number of machines to hand over. 0 takes the order back.
 	Machines int32
-	// Selected says that only machines may go that have the selection label.
+	// Selected is true if only machines with the selection label may be handed over.
 	Selected bool
 }
 
-// onlySelected ends the value of an order for selected machines.
+// onlySelected is the last part of the value of an order for selected machines.
 const onlySelected = "selected"
 
-// OrderOf returns the order in a set's annotations; false if there is none. An invalid order has its whole value as
-// To, a name that no set has.
+// OrderOf returns the order in a set's annotations, or false if there is none. For an invalid order, To is a colon and
+// the value of the annotation, so that it is not the name of any set.
 func OrderOf(annotations map[string]string) (Order, bool) {
 	value, ok := annotations[v1beta1.AnnotationMoveTo]
 	if !ok {
@@ -56,7 +56,7 @@ func (o Order) String() string {
 	return fmt.Sprintf("%s:%d", o.To, o.Machines)
 }
 
-// Ordered returns the deployment's order to the set; false if there is none. A set without a deployment ignores all
+// Ordered returns the deployment's order to the set, or false if there is none. A set without a deployment ignores all
 // annotations of a hand-over, because no controller would ever remove them.
 func Ordered(set *v1beta1.MachineSet) (Order, bool) {
 	if !ofDeployment(set) {
@@ -71,7 +71,7 @@ func Receives(set *v1beta1.MachineSet) bool {
 	return receives && ofDeployment(set)
 }
 
-// ReceivesFrom reports whether a set receives the machines that the other hands over.
+// ReceivesFrom reports whether the set to receives the machines that the set from hands over.
 func ReceivesFrom(to, from *v1beta1.MachineSet) bool {
 	a, b := metav1.GetControllerOfNoCopy(to), metav1.GetControllerOfNoCopy(from)
 	return a != nil && b != nil && a.UID == b.UID && to.UID != from.UID && to.DeletionTimestamp.IsZero() &&
@@ -83,8 +83,8 @@ func ofDeployment(set *v1beta1.MachineSet) bool {
 	return owner != nil && owner.Kind == "MachineDeployment"
 }
 
-// Annotate writes the order to a set, and the name of the set that it receives machines from, into its annotations.
-// Either may be empty.
+// Annotate writes into a set's annotations its order, and the name of the set from which it receives machines. An empty
+// value removes the annotation.
 func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
 	delete(set.Annotations, v1beta1.AnnotationMoveTo)
 	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
@@ -112,7 +112,7 @@ func Updating(m *v1beta1.Machine) bool {
 	return c != nil && (c.Status != metav1.ConditionTrue || c.ObservedGeneration < m.Generation)
 }
 
-// UpdateRejected reports whether the provider rejected the update to the present specification, or the update failed.
+// UpdateRejected reports whether the update to the present specification failed, or was rejected by the provider.
 func UpdateRejected(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration < m.Generation ||
@@ -126,7 +126,8 @@ func UpdateRejected(m *v1beta1.Machine) bool {
 	return false
 }
 
-// Settled reports whether handing the machine over interrupts it: it is Ready and up to date.
-func Settled(m *v1beta1.Machine) bool {
+// Interrupts reports whether handing the machine over interrupts a machine in service: one that is Ready and up to
+// date.
+func Interrupts(m *v1beta1.Machine) bool {
 	return machinestate.Ready(m) && !Updating(m)
 }

@@ -30,7 +30,7 @@ func TestOrderOf(t *testing.T) {
 		}
 	}
 	if _, ok := OrderOf(nil); ok {
-		t.Error("no annotation is an order")
+		t.Error("a set without annotations has an order")
 	}
 	if got := (Order{To: "web-b", Machines: 3}).String(); got != "web-b:3" {
 		t.Errorf("written as %q", got)
@@ -41,7 +41,7 @@ func TestOrderOf(t *testing.T) {
 }
 
 // Rule handover-gives-surplus: a set follows the annotations only if a deployment controls it, and only the set that
-// the deployment chose receives.
+// the deployment chose receives machines.
 func TestOrdersBetweenSets(t *testing.T) {
 	set := func(name, owner, kind string) *v1beta1.MachineSet {
 		controls := true
@@ -56,26 +56,26 @@ func TestOrdersBetweenSets(t *testing.T) {
 		t.Errorf("set a has the order %+v (%t), and receives: %t", got, ok, Receives(from))
 	}
 	if _, ordered := Ordered(to); ordered || !Receives(to) || !ReceivesFrom(to, from) || ReceivesFrom(from, to) {
-		t.Error("set b does not just receive from set a")
+		t.Error("set b does not receive machines from set a, or has an order itself")
 	}
 	other := set("c", "web", "Other")
 	Annotate(other, want, "a")
 	if _, ordered := Ordered(other); ordered || Receives(other) {
 		t.Error("a set without a deployment follows the annotations")
 	}
-	stranger := set("b", "another", "MachineDeployment")
-	Annotate(stranger, Order{}, "a")
-	if ReceivesFrom(stranger, from) {
-		t.Error("a set of another deployment receives")
+	foreign := set("b", "another", "MachineDeployment")
+	Annotate(foreign, Order{}, "a")
+	if ReceivesFrom(foreign, from) {
+		t.Error("a set of another deployment receives machines")
 	}
 	now := metav1.Now()
 	to.DeletionTimestamp = &now
 	if ReceivesFrom(to, from) {
-		t.Error("a set being deleted receives")
+		t.Error("a set being deleted receives machines")
 	}
 	Annotate(from, Order{}, "")
 	if _, ordered := Ordered(from); ordered {
-		t.Error("the order remains")
+		t.Error("the order was not removed")
 	}
 }
 
@@ -83,21 +83,21 @@ func TestOrdersBetweenSets(t *testing.T) {
 func TestUpdatingAndUpdateRejected(t *testing.T) {
 	const generation = 5
 	for name, test := range map[string]struct {
-		condition                  *metav1.Condition
-		updating, refused, settled bool
+		condition                      *metav1.Condition
+		updating, rejected, interrupts bool
 	}{
-		"nothing": {nil, false, false, true},
+		"no condition": {nil, false, false, true},
 		"up to date": {&metav1.Condition{Status: metav1.ConditionTrue, ObservedGeneration: generation},
 			false, false, true},
-		"up to date before": {&metav1.Condition{Status: metav1.ConditionTrue,
+		"up to date for the previous generation": {&metav1.Condition{Status: metav1.ConditionTrue,
 			ObservedGeneration: generation - 1}, true, false, false},
 		"being updated": {&metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonUpdating,
 			ObservedGeneration: generation}, true, false, false},
-		"refused": {&metav1.Condition{Status: metav1.ConditionFalse,
+		"rejected": {&metav1.Condition{Status: metav1.ConditionFalse,
 			Reason: v1beta1.ReasonUnsupportedChange, ObservedGeneration: generation}, true, true, false},
 		"failed": {&metav1.Condition{Status: metav1.ConditionFalse,
 			Reason: v1beta1.ReasonUpdateError, ObservedGeneration: generation}, true, true, false},
-		"what was asked before was refused": {&metav1.Condition{Status: metav1.ConditionFalse,
+		"rejected for the previous generation": {&metav1.Condition{Status: metav1.ConditionFalse,
 			Reason: v1beta1.ReasonUnsupportedChange, ObservedGeneration: generation - 1}, true, false, false},
 	} {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Generation: generation}}
@@ -106,8 +106,8 @@ func TestUpdatingAndUpdateRejected(t *testing.T) {
 			test.condition.Type = v1beta1.ConditionUpToDate
 			m.Status.Conditions = append(m.Status.Conditions, *test.condition)
 		}
-		if Updating(m) != test.updating || UpdateRejected(m) != test.refused || Settled(m) != test.settled {
-			t.Errorf("%s: updating %v, refused %v, settled %v", name, Updating(m), UpdateRejected(m), Settled(m))
+		if Updating(m) != test.updating || UpdateRejected(m) != test.rejected || Interrupts(m) != test.interrupts {
+			t.Errorf("%s: updating %v, rejected %v, interrupts %v", name, Updating(m), UpdateRejected(m), Interrupts(m))
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package victims decides which machines a set deletes when it has too many. The set calls Choose, and its deployment
-// calls ForecastOf before it lowers the set's replicas: if both did not agree, either too few machines would stay
-// available, or the deployment would wait for a machine that the set does not mean to delete.
+// Package victims decides which machines a set deletes if it has too many. The set calls Choose. Its deployment calls
+// ForecastOf before it lowers the set's replicas. If the two disagreed, too few machines would stay available, or the
+// deployment would wait for the deletion of a machine that the set keeps.
 package victims
 
 import (
@@ -8,10 +8,10 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Choose returns which machines a set with a surplus deletes, of all its machines in the order of deletion. At most
-// spare available machines may go. An available machine beyond that stays, and the next machine that is not available
-// is deleted instead, unless no controller may change it. Blocked are the available machines that stay although the
-// surplus is not deleted completely.
+// Choose returns which machines a set with a surplus deletes. order contains all its machines in the order of deletion.
+// At most spare available machines are deleted. An available machine beyond that stays, and the next machine that is
+// not available is deleted instead, unless no controller may change that one. blocked are the available surplus
+// machines for which no other machine is deleted.
 func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta1.Machine) bool) (victims,
 	blocked []*v1beta1.Machine) {
 	for i, m := range order {
@@ -35,14 +35,14 @@ func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta
 	return victims, blocked
 }
 
-// Forecast is what a set's deletions cost, whatever its delete policy is, and although machines may still change until
-// the set chooses.
+// Forecast predicts which machines a set deletes when its replicas are lowered. It holds for every delete policy, and
+// although machines may still change before the set chooses.
 type Forecast struct {
-	// First is how many machines that are not available the set deletes before it deletes an available one, even if
+	// UnavailableFirst is how many unavailable machines the set deletes before it deletes an available one, even if
 	// available ones can be spared.
-	First int32
-	// Free is how many machines the set can delete if no available one can be spared.
-	Free int32
+	UnavailableFirst int32
+	// Expendable is how many machines the set can delete without deleting an available one.
+	Expendable int32
 }
 
 // ForecastOf returns the forecast for a set with these machines.
@@ -58,7 +58,7 @@ func ForecastOf(machines []*v1beta1.Machine, available func(*v1beta1.Machine) bo
 		case !available(m):
 			unavailable = append(unavailable, precedence)
 			if !machinestate.Unchangeable(m) {
-				f.Free++
+				f.Expendable++
 			}
 		case firstAvailable == nil || precedence.Compare(*firstAvailable) < 0:
 			firstAvailable = &precedence
@@ -66,9 +66,9 @@ func ForecastOf(machines []*v1beta1.Machine, available func(*v1beta1.Machine) bo
 	}
 	for _, precedence := range unavailable {
 		if firstAvailable == nil || precedence.Compare(*firstAvailable) < 0 {
-			f.First++
+			f.UnavailableFirst++
 		}
 	}
-	f.Free = max(f.Free, f.First)
+	f.Expendable = max(f.Expendable, f.UnavailableFirst)
 	return f
 }

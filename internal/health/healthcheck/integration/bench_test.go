@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// bench is a Reconciler in a namespace of its own, whose passes and clock the test drives.
+// bench is a Reconciler in a namespace of its own. The test drives its passes and its clock.
 type bench struct {
 	testing.TB
 	c         client.WithWatch
@@ -46,7 +46,7 @@ func newBench(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{TB: t, c: env.Client(t), namespace: env.Namespace(t), registry: prometheus.NewRegistry(),
 		events: events.NewFakeRecorder(1000)}
-	// What the API server stamps is by the real clock; times in status are ours.
+	// The API server sets timestamps by the real clock. The times in status follow the clock of the bench.
 	b.clock = testclock.NewFakeClock(time.Now().Truncate(time.Second))
 	metrics, err := healthcheck.NewMetrics(b.registry, client.NewNamespacedClient(b.c, b.namespace))
 	if err != nil {
@@ -58,7 +58,7 @@ func newBench(t testing.TB) *bench {
 		t.Fatal(err)
 	}
 	b.options = healthcheck.Options{
-		// A real process caches only what it is for.
+		// A real process caches only its own namespaces.
 		Client: client.NewNamespacedClient(b.c, b.namespace), Live: b.c, Nodes: &healthcheck.Nodes{Cached: b.c, Live: b.c},
 		Recorder: b.events, Clock: b.clock, BuiltIn: policy, Metrics: metrics,
 		Stopped: func() (string, string) {
@@ -73,10 +73,10 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// restart makes the process forget everything.
+// restart replaces the Reconciler, as a new process would.
 func (b *bench) restart() { b.health = healthcheck.New(b.options) }
 
-// pass makes one pass and returns when the next one is due.
+// pass runs one pass and returns when the next one is due.
 func (b *bench) pass() time.Duration {
 	b.Helper()
 	result, err := b.health.Reconcile(b.ctx(), reconcile.Request{})
@@ -95,7 +95,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// machine makes a Running machine with a Ready node.
+// machine creates a Running machine with a Ready node.
 func (b *bench) machine(name string, change ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	b.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-" + name}}
@@ -129,7 +129,7 @@ func (b *bench) condition(m *v1beta1.Machine, kind string, status bool, reason s
 		LastTransitionTime: metav1.NewTime(b.clock.Now())})
 }
 
-// machines makes n of them.
+// machines creates n Running machines with Ready nodes.
 func (b *bench) machines(n int, change ...func(*v1beta1.Machine)) (all []*v1beta1.Machine) {
 	b.Helper()
 	for i := range n {
@@ -138,13 +138,13 @@ func (b *bench) machines(n int, change ...func(*v1beta1.Machine)) (all []*v1beta
 	return all
 }
 
-// report gives the node of a machine a condition from now on.
+// report sets a condition of the node of a machine, with the present time as its transition time.
 func (b *bench) report(m *v1beta1.Machine, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
 	b.Helper()
 	b.reportAt(m, kind, status, b.clock.Now())
 }
 
-// reportAt gives the Node of a machine a condition whose transition is at a time, by the clock of whoever writes it.
+// reportAt sets a condition of the Node of a machine, with the given transition time.
 func (b *bench) reportAt(m *v1beta1.Machine, kind corev1.NodeConditionType, status corev1.ConditionStatus,
 	at time.Time) {
 	b.Helper()
@@ -165,22 +165,22 @@ func (b *bench) silence(machines ...*v1beta1.Machine) {
 	}
 }
 
-func (b *bench) reconcile(machines ...*v1beta1.Machine) {
+func (b *bench) recover(machines ...*v1beta1.Machine) {
 	b.Helper()
 	for _, m := range machines {
 		b.report(m, corev1.NodeReady, corev1.ConditionTrue)
 	}
 }
 
-// after lets time pass and makes a pass.
+// after moves the clock and runs a pass.
 func (b *bench) after(d time.Duration) time.Duration {
 	b.Helper()
-	b.pass() // As what happened before would have asked for.
+	b.pass() // Earlier events would have triggered this pass.
 	b.clock.Step(d)
 	return b.pass()
 }
 
-// read returns a machine as it is.
+// read returns the present machine.
 func (b *bench) read(m *v1beta1.Machine) *v1beta1.Machine {
 	b.Helper()
 	is := &v1beta1.Machine{}
@@ -213,7 +213,7 @@ func (b *bench) wantMarked(machines ...*v1beta1.Machine) {
 	}
 }
 
-// check makes a check of all machines, for silent nodes.
+// check creates a health check of all machines with silent nodes as the unhealthy condition.
 func (b *bench) check(change ...func(*v1beta1.MachineHealthCheck)) *v1beta1.MachineHealthCheck {
 	b.Helper()
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "workers"}}
@@ -231,7 +231,7 @@ func most(value string) func(*v1beta1.MachineHealthCheck) {
 	return func(c *v1beta1.MachineHealthCheck) { v := intstr.Parse(value); c.Spec.MaxUnhealthy = &v }
 }
 
-// wantCheck fails the test unless the check says of remediation what is wanted.
+// wantCheck fails the test unless the condition RemediationAllowed and the numbers of a check are as wanted.
 func (b *bench) wantCheck(c *v1beta1.MachineHealthCheck, reason, message string, expected, healthy, allowed int32) {
 	b.Helper()
 	is := &v1beta1.MachineHealthCheck{}
@@ -239,7 +239,7 @@ func (b *bench) wantCheck(c *v1beta1.MachineHealthCheck, reason, message string,
 	condition := meta.FindStatusCondition(is.Status.Conditions, v1beta1.ConditionRemediationAllowed)
 	if condition == nil || condition.Reason != reason || !strings.Contains(condition.Message, message) ||
 		(condition.Status == metav1.ConditionTrue) != (reason == v1beta1.ReasonRemediationAllowed) {
-		b.Errorf("the check says %+v, want %s %q", condition, reason, message)
+		b.Errorf("the condition of the check is %+v, want %s %q", condition, reason, message)
 	}
 	if s := is.Status; s.ExpectedMachines != expected || s.CurrentHealthy != healthy || s.RemediationsAllowed != allowed ||
 		s.ObservedGeneration != is.Generation {
@@ -247,7 +247,7 @@ func (b *bench) wantCheck(c *v1beta1.MachineHealthCheck, reason, message string,
 	}
 }
 
-// events since the last call.
+// reported returns the events since the last call.
 func (b *bench) reported() (all []string) {
 	for {
 		select {
@@ -259,8 +259,8 @@ func (b *bench) reported() (all []string) {
 	}
 }
 
-// rests fails the test if passes write anything.
-func (b *bench) rests() {
+// wantNoWrites fails the test if passes write anything.
+func (b *bench) wantNoWrites() {
 	b.Helper()
 	versions := func() string {
 		machines, checks := &v1beta1.MachineList{}, &v1beta1.MachineHealthCheckList{}
@@ -280,11 +280,11 @@ func (b *bench) rests() {
 		b.after(2 * time.Second)
 	}
 	if after := versions(); after != before {
-		b.Errorf("something was written when settled: versions %s, before %s", after, before)
+		b.Errorf("a pass wrote although nothing changed: versions %s, before %s", after, before)
 	}
 }
 
-// set makes a set, and returns it with what makes a machine its own.
+// set creates a set, and returns it with a function that makes a machine its own.
 func (b *bench) set(name string) (*v1beta1.MachineSet, func(*v1beta1.Machine)) {
 	b.Helper()
 	s := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
@@ -307,7 +307,7 @@ func (b *bench) freeze(set *v1beta1.MachineSet, frozen bool) {
 		v1beta1.LabelFreeze+`":`+value+`}}}`))))
 }
 
-// release lets a machine that is being deleted go.
+// release removes the finalizers of a machine that is being deleted.
 func (b *bench) release(m *v1beta1.Machine) {
 	b.Helper()
 	b.must(b.c.Patch(b.ctx(), m.DeepCopy(),

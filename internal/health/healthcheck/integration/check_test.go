@@ -26,7 +26,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Nodes that went silent together do not run out of time at the same moment: the first to do so is not taken for the
+// Nodes that go silent together do not exceed their timeouts at the same moment. The first one must not count as the
 // only one.
 //
 // Rule: max-unhealthy-stops-remediation.
@@ -46,9 +46,9 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 		"3 of 10 machines are not well, and remediation stops at more than 2 (maxUnhealthy 20%).", 10, 7, 0)
 	b.after(time.Hour)
 	b.wantMarked()
-	b.rests()
+	b.wantNoWrites()
 
-	b.reconcile(machines[2])
+	b.recover(machines[2])
 	b.pass()
 	b.wantMarked(machines[0], machines[1])
 	b.wantCheck(c, v1beta1.ReasonRemediationAllowed, "", 10, 8, 0)
@@ -58,7 +58,7 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 		t.Errorf("targets %v", is.Status.Targets)
 	}
 
-	// What was allowed is so no more.
+	// With another unhealthy machine, remediation stops again.
 	b.silence(machines[5])
 	b.pass()
 	b.wantMarked()
@@ -70,12 +70,12 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 		}
 	}
 	if n := testutil.ToFloat64(remediations(b).WithLabelValues(v1beta1.ReasonMachineHealthCheck, "requested")); n != 2 {
-		t.Errorf("%v were counted, want 2", n)
+		t.Errorf("%v requests were counted, want 2", n)
 	}
 }
 
 // Rule: health-policy-selection.
-func TestTheBuiltInPolicyIsForThoseThatNoCheckSelects(t *testing.T) {
+func TestBuiltInPolicyAppliesToUnselectedMachines(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(6)
 	other := b.machine("other", func(m *v1beta1.Machine) { m.Labels = nil })
@@ -86,7 +86,7 @@ func TestTheBuiltInPolicyIsForThoseThatNoCheckSelects(t *testing.T) {
 	b.after(50 * time.Minute)
 	b.wantMarked(machines[0], other)
 
-	// Without the check its machines follow the built-in policy, and two of seven are not too many, as three are.
+	// Without the check, its machines follow the built-in policy. Two of seven are not too many, but three are.
 	b.must(b.c.Delete(b.ctx(), c))
 	b.silence(machines[1])
 	b.pass()
@@ -98,7 +98,7 @@ func TestTheBuiltInPolicyIsForThoseThatNoCheckSelects(t *testing.T) {
 }
 
 // Rule: no-judgement-in-outage.
-func TestDuringAnOutageNothingIsJudgedAndThenClocksStartAnew(t *testing.T) {
+func TestOutageStopsEvaluationAndRestartsTimeouts(t *testing.T) {
 	b := newBench(t)
 	c := b.check()
 	machines := b.machines(5)
@@ -110,7 +110,7 @@ func TestDuringAnOutageNothingIsJudgedAndThenClocksStartAnew(t *testing.T) {
 	}
 	b.wantMarked()
 	b.wantCheck(c, v1beta1.ReasonControlPlaneUnreachable, b.stopped, 5, 5, 0)
-	b.rests()
+	b.wantNoWrites()
 
 	b.stopped, b.stable = "", b.clock.Now()
 	if due := b.pass(); due > 5*time.Minute {
@@ -125,7 +125,7 @@ func TestDuringAnOutageNothingIsJudgedAndThenClocksStartAnew(t *testing.T) {
 }
 
 // Rule: meltdown-stops-remediation.
-func TestAMeltdownStopsAllAndThenClocksStartAnew(t *testing.T) {
+func TestMeltdownStopsRemediationAndRestartsTimeouts(t *testing.T) {
 	b := newBench(t)
 	c := b.check(most("100%"))
 	machines := b.machines(6)
@@ -147,12 +147,12 @@ func TestAMeltdownStopsAllAndThenClocksStartAnew(t *testing.T) {
 	if frozen() != 1 {
 		t.Errorf("machinist_frozen is %v", frozen())
 	}
-	// A restart in the middle forgets when it began, and nothing else.
+	// A restart during the meltdown only loses the time of its beginning.
 	b.restart()
 	b.after(time.Hour)
 	b.wantMarked()
 
-	b.reconcile(machines[2:]...)
+	b.recover(machines[2:]...)
 	b.pass()
 	if frozen() != 0 {
 		t.Errorf("machinist_frozen is %v", frozen())
@@ -180,18 +180,18 @@ func TestMachinesOfAFrozenSetAreNotMarked(t *testing.T) {
 	b.wantMarked(machines[0])
 }
 
-// A machine that replaces one that was replaced … knows how many there were, and so does a process that was restarted.
+// The count of retries is stored on the replacement, so it survives restarts.
 //
 // Rule: remediation-retries-limited.
-func TestARowOfReplacementsThatFailEnds(t *testing.T) {
+func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 	b := newBench(t)
 	retries := int32(1)
 	c := b.check(most("100%"), func(c *v1beta1.MachineHealthCheck) {
 		c.Spec.Remediation.MaxRetries = &retries
-		c.Spec.UnhealthyNodeConditions[0].Timeout.Duration = time.Minute // Deletions are stamped by the real clock.
+		c.Spec.UnhealthyNodeConditions[0].Timeout.Duration = time.Minute // Deletion timestamps are by the real clock.
 	})
 	_, owned := b.set("web")
-	// Machines of one set, made in the same second, cannot be reported apart by their age: the others belong to nobody.
+	// Machines of one set that were created in the same second have no order, so the others have no owner.
 	protected := func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} }
 	others := b.machines(3)
 	last := b.machine("try-0", owned, protected)
@@ -199,20 +199,20 @@ func TestARowOfReplacementsThatFailEnds(t *testing.T) {
 		b.silence(last)
 		b.after(time.Minute)
 		b.wantMarked(last)
-		// What its set does:
+		// The set replaces the machine.
 		b.must(b.c.Delete(b.ctx(), last))
 		next := b.machine(fmt.Sprintf("try-%d", i), owned, protected)
 		b.restart()
 		b.after(time.Second)
 		if got, want := b.read(next).Annotations[v1beta1.AnnotationRemediationRetry], fmt.Sprintf("%d/%s", i,
 			last.UID); got != want {
-			t.Fatalf("try %d has %q, want %q", i, got, want)
+			t.Fatalf("the annotation of try %d is %q, want %q", i, got, want)
 		}
 		b.release(last)
 		b.pass()
 		last = next
 	}
-	// It is said before it fails, for then its set might be quicker.
+	// The mark is set before the machine fails, because afterwards its set might be faster.
 	mark := b.mark(last)
 	if mark == nil || mark.Status != metav1.ConditionFalse || mark.Reason != v1beta1.ReasonRetriesExhausted {
 		t.Fatalf("the mark is %+v", mark)
@@ -222,12 +222,12 @@ func TestARowOfReplacementsThatFailEnds(t *testing.T) {
 	b.wantMarked()
 	b.wantCheck(c, v1beta1.ReasonRetriesExhausted, "try-2", 4, 3, 3)
 	if reported := strings.Join(b.reported(), "\n"); !strings.Contains(reported,
-		"Warning RetriesExhausted try-2 came after 2 or more replacements in a row") {
+		"Warning RetriesExhausted try-2 will not be replaced: before it, 2 or more replacements in a row") {
 		t.Errorf("events:\n%s", reported)
 	}
-	b.rests()
+	b.wantNoWrites()
 
-	// Others are replaced anyway, and more retries may be allowed.
+	// Other machines are still replaced, and a higher limit takes effect.
 	b.silence(others[0])
 	b.after(time.Minute)
 	b.wantMarked(others[0])
@@ -239,44 +239,44 @@ func TestARowOfReplacementsThatFailEnds(t *testing.T) {
 	b.wantMarked(others[0], last)
 }
 
-// A check that slipped through with a selector that cannot be used reports it, and harms nothing.
-func TestASelectorThatCannotBeUsedIsReported(t *testing.T) {
+// A check with an invalid selector, which admission did not refuse, reports the selector and has no effect.
+func TestInvalidSelectorIsReported(t *testing.T) {
 	b := newBench(t)
 	c := b.check()
 	machines := b.machines(5)
 	b.silence(machines[0])
-	slipped := photographed(b)
-	slipped.checks.Items[0].Spec.Selector.MatchLabels = map[string]string{"no label": "at all"}
-	b.options.Client = slipped.of(b.options.Client)
+	stale := newStaleCache(b)
+	stale.checks.Items[0].Spec.Selector.MatchLabels = map[string]string{"no label": "at all"}
+	b.options.Client = stale.of(b.options.Client)
 	b.restart()
 	b.after(10 * time.Minute)
 	b.wantCheck(c, v1beta1.ReasonInvalidSelector, "no label", 0, 0, 1)
 	b.wantMarked(machines[0]) // by the built-in policy
 }
 
-// To a check that slipped through every machine that works would be unhealthy.
+// With this check, which admission did not refuse, every working machine would be unhealthy.
 //
 // Rule: admitted-bad-object-harmless.
-func TestACheckByWhichReadyIsUnhealthySelectsNothing(t *testing.T) {
+func TestCheckWithReadyTrueAsUnhealthySelectsNothing(t *testing.T) {
 	b := newBench(t)
 	c := b.check()
 	machines := b.machines(5)
-	slipped := photographed(b)
-	spec := &slipped.checks.Items[0].Spec
+	stale := newStaleCache(b)
+	spec := &stale.checks.Items[0].Spec
 	spec.MaxUnhealthy = ptr.To(intstr.FromString("100%"))
 	spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	b.silence(machines[0])
-	b.options.Client = slipped.of(b.options.Client)
+	b.options.Client = stale.of(b.options.Client)
 	b.restart()
 	b.after(10 * time.Minute)
 	b.wantCheck(c, v1beta1.ReasonInvalidConfiguration, "spec.unhealthyNodeConditions[0].status", 0, 0, 1)
 	b.wantMarked(machines[0]) // by the built-in policy
 }
 
-// Everything that matters triggers the controller, and it triggers itself when time has passed.
+// Relevant changes trigger the controller, and the end of a timeout does too.
 //
 // Rule: settled-health-no-write.
-func TestTheControllerIsTriggered(t *testing.T) {
+func TestControllerIsTriggered(t *testing.T) {
 	b := newBench(t)
 	b.clock.SetTime(time.Now())
 	env.Manager(t, func(_ context.Context, mgr manager.Manager) error {
@@ -319,5 +319,5 @@ func TestTheControllerIsTriggered(t *testing.T) {
 	b.must(b.c.Update(b.ctx(), is))
 	await("no mark by a check that only counts", 0, 2)
 	b.must(b.c.Delete(b.ctx(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machines[1].Status.NodeRef.Name}}))
-	await("a node is gone", 0, 1)
+	await("a node was deleted", 0, 1)
 }

@@ -1,2 +1,2 @@
-// Package integration tests health checks on a real API server.
+// Package integration tests health checks against a real API server.
 package integration

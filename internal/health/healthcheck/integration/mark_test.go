@@ -16,11 +16,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The mark is server-side applied by one writer, the rest of the status patched by another: neither disturbs the other.
+// One writer sets the mark by server-side apply, another one patches the rest of the status. Neither overwrites the
+// other.
 //
 // Rule: remediation-confirmed-live.
-func TestTheMarkAndTheRestOfTheStatusAreWrittenByTwo(t *testing.T) {
-	t.Run("a machine that a person made", func(t *testing.T) { testMarkedByAnother(t, "{}") })
+func TestMarkAndRestOfStatusHaveTwoWriters(t *testing.T) {
+	t.Run("a machine that a user created", func(t *testing.T) { testMarkedByAnother(t, "{}") })
 	t.Run("a machine of a set, which has no managed fields", func(t *testing.T) {
 		testMarkedByAnother(t, `{"metadata":{"managedFields":[{}]}}`)
 	})
@@ -35,14 +36,14 @@ func testMarkedByAnother(t *testing.T, launch string) {
 	b.after(9 * time.Minute)
 	b.wantMarked()
 
-	// The provider decides upon what it read before the mark came.
+	// The provider reads the machine before it is marked.
 	unaware := b.read(broken)
 	b.after(time.Minute)
 	b.wantMarked(broken)
 	mark := b.mark(broken)
 	if mark.Reason != v1beta1.ReasonBuiltInPolicy || !strings.Contains(mark.Message, "The built-in policy") ||
 		!strings.Contains(mark.Message, string(broken.Status.NodeRef.UID)) {
-		t.Errorf("the mark says %+v", mark)
+		t.Errorf("the mark is %+v", mark)
 	}
 	if !slices.ContainsFunc(b.read(broken).ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == "machinist-healthcheck" && f.Operation == metav1.ManagedFieldsOperationApply &&
@@ -58,30 +59,30 @@ func testMarkedByAnother(t *testing.T, launch string) {
 			client.FieldOwner("provider"))
 	}
 	if err := provider(unaware); !apierrors.IsConflict(err) {
-		t.Fatalf("a write by one who does not know the mark: %v, want a conflict", err)
+		t.Fatalf("a write based on a read before the mark: %v, want a conflict", err)
 	}
 	b.must(provider(b.read(broken)))
 	b.wantMarked(broken)
-	b.rests()
+	b.wantNoWrites()
 
-	// That its instance is found to be gone is no reason to write more.
+	// A lost instance does not cause another write.
 	failed := b.read(broken)
 	failed.Status.Phase, failed.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
 	b.must(b.c.Status().Update(b.ctx(), failed))
-	b.rests()
+	b.wantNoWrites()
 	failed.Status.Phase = v1beta1.MachineUnhealthy
 	b.must(b.c.Status().Update(b.ctx(), failed))
 
-	// It is well again before its owner deleted it.
-	b.reconcile(broken)
+	// The machine recovers before its owner deletes it.
+	b.recover(broken)
 	b.pass()
 	b.wantMarked()
 	is := b.read(broken)
 	if meta.FindStatusCondition(is.Status.Conditions, v1beta1.ConditionNodeHealthy) == nil ||
 		is.Status.Phase != v1beta1.MachineUnhealthy || is.Status.NodeRef == nil {
-		t.Errorf("with the mark went more: %+v", is.Status)
+		t.Errorf("more than the mark was removed: %+v", is.Status)
 	}
-	b.rests()
+	b.wantNoWrites()
 	reported := b.reported()
 	if len(reported) != 2 || !strings.Contains(reported[0], "Warning RemediationRequested") ||
 		!strings.Contains(reported[1], "Normal RemediationWithdrawn") {
@@ -89,10 +90,10 @@ func testMarkedByAnother(t *testing.T, launch string) {
 	}
 }
 
-// Without an owner a machine is marked, and nobody deletes it.
+// A machine without an owner is marked, and not deleted.
 //
 // Rule: unowned-machine-not-deleted.
-func TestAMachineWithoutAnOwnerIsOnlyMarked(t *testing.T) {
+func TestMachineWithoutOwnerIsOnlyMarked(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(3)
 	b.silence(machines[0])
@@ -100,12 +101,12 @@ func TestAMachineWithoutAnOwnerIsOnlyMarked(t *testing.T) {
 	b.after(time.Hour)
 	b.wantMarked(machines[0])
 	if !b.read(machines[0]).DeletionTimestamp.IsZero() {
-		t.Error("it is being deleted")
+		t.Error("the machine is being deleted")
 	}
 }
 
-// A mark that somebody else owns as well, as after a restore from a backup, would be the end of a healthy machine.
-func TestAMarkOnAHealthyMachineGoesWhoeverOwnsIt(t *testing.T) {
+// A mark that another field manager owns too, as after a restore from a backup, must not stay on a healthy machine.
+func TestMarkOfAnotherFieldManagerIsRemoved(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(3)
 	m := b.read(machines[0])
@@ -114,23 +115,23 @@ func TestAMarkOnAHealthyMachineGoesWhoeverOwnsIt(t *testing.T) {
 	b.wantMarked(machines[0])
 	b.pass()
 	b.wantMarked()
-	b.rests()
+	b.wantNoWrites()
 }
 
-// The cache may be late by any time: what decides is what is there.
+// The cache may be stale. The state at the API server decides.
 //
 // Rule: remediation-confirmed-live.
-func TestNothingIsMarkedOnTheWordOfALateCache(t *testing.T) {
+func TestStaleCacheMarksNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(b *bench, m *v1beta1.Machine)
 	}{
-		{"the node is Ready again", func(b *bench, m *v1beta1.Machine) { b.reconcile(m) }},
+		{"the node is Ready again", func(b *bench, m *v1beta1.Machine) { b.recover(m) }},
 		{"the machine is paused", func(b *bench, m *v1beta1.Machine) { b.annotate(m, v1beta1.AnnotationPaused, "") }},
-		{"the machine is skipped", func(b *bench, m *v1beta1.Machine) {
+		{"the machine has skip-remediation", func(b *bench, m *v1beta1.Machine) {
 			b.annotate(m, v1beta1.AnnotationSkipRemediation, "")
 		}},
-		{"the machine is another one", func(b *bench, m *v1beta1.Machine) {
+		{"another machine has the name", func(b *bench, m *v1beta1.Machine) {
 			b.must(b.c.Delete(b.ctx(), m))
 			again := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels},
 				Spec: m.Spec}
@@ -139,14 +140,14 @@ func TestNothingIsMarkedOnTheWordOfALateCache(t *testing.T) {
 			again.Status = status
 			b.must(b.c.Status().Update(b.ctx(), again))
 		}},
-		{"the machine is gone", func(b *bench, m *v1beta1.Machine) { b.must(b.c.Delete(b.ctx(), m)) }},
+		{"the machine is deleted", func(b *bench, m *v1beta1.Machine) { b.must(b.c.Delete(b.ctx(), m)) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t)
 			machines := b.machines(3)
 			b.silence(machines[0])
-			late := photographed(b)
-			b.options.Client, b.options.Nodes.Cached = late.of(b.options.Client), late
+			stale := newStaleCache(b)
+			b.options.Client, b.options.Nodes.Cached = stale.of(b.options.Client), stale
 			b.restart()
 			b.clock.Step(10 * time.Minute)
 			tc.change(b, machines[0])
@@ -157,7 +158,7 @@ func TestNothingIsMarkedOnTheWordOfALateCache(t *testing.T) {
 }
 
 // Rule: remediation-annotations.
-func TestMarksComeAndGoWithAnnotations(t *testing.T) {
+func TestMarksFollowAnnotations(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(5)
 	b.silence(machines[0], machines[1])
@@ -166,9 +167,9 @@ func TestMarksComeAndGoWithAnnotations(t *testing.T) {
 	b.after(10 * time.Minute)
 	b.wantMarked(machines[1], machines[2])
 	if got := b.mark(machines[2]); got.Reason != v1beta1.ReasonRemediateAnnotation {
-		t.Errorf("the mark says %+v", got)
+		t.Errorf("the mark is %+v", got)
 	}
-	// Skipped, the mark goes; paused, everything stays as it is.
+	// The annotation skip-remediation removes the mark. On a paused machine, everything stays.
 	b.annotate(machines[1], v1beta1.AnnotationSkipRemediation, "")
 	b.annotate(machines[2], v1beta1.AnnotationPaused, "")
 	b.annotate(machines[2], v1beta1.AnnotationRemediate, nil)
@@ -177,11 +178,11 @@ func TestMarksComeAndGoWithAnnotations(t *testing.T) {
 	b.annotate(machines[2], v1beta1.AnnotationPaused, nil)
 	b.pass()
 	b.wantMarked()
-	b.rests()
+	b.wantNoWrites()
 }
 
 // Rule: remediation-by-strategy.
-func TestTheTypeOfRemediationSaysWhoActs(t *testing.T) {
+func TestRemediationTypes(t *testing.T) {
 	for kind, reason := range map[v1beta1.RemediationType]string{
 		v1beta1.RemediationReplace:  v1beta1.ReasonMachineHealthCheck,
 		v1beta1.RemediationExternal: v1beta1.ReasonExternalRemediation, v1beta1.RemediationNone: "",
@@ -198,7 +199,7 @@ func TestTheTypeOfRemediationSaysWhoActs(t *testing.T) {
 				!strings.Contains(mark.Message, "MachineHealthCheck workers")):
 				t.Errorf("the mark is %+v, want %q", mark, reason)
 			}
-			b.rests()
+			b.wantNoWrites()
 		})
 	}
 }
@@ -214,10 +215,10 @@ func (b *bench) annotate(m *v1beta1.Machine, key string, value any) {
 		key+`":`+text+`}}}`))))
 }
 
-// A kubelet that runs does not register again, so no timeout is waited for.
+// A running kubelet does not register again, so there is no timeout.
 //
 // Rule: deleted-node-replaced-at-once.
-func TestAMachineWhoseNodeWasDeletedIsMarkedAtOnce(t *testing.T) {
+func TestMachineWithDeletedNodeIsMarkedAtOnce(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(3)
 	b.must(b.c.Delete(b.ctx(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machines[0].Status.NodeRef.Name}}))

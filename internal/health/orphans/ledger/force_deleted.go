@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AddForceDeleted adds what a Machine that is deleted by force may leave at the cloud to a page, of which only what
-// names it counts. An entry of the same Machine stays as it is. It fails with a conflict if another write came in
-// between.
+// AddForceDeleted adds a Machine that is being force-deleted and may leave something in the cloud. page only names the
+// page to add the entry to. If the page already has an entry of the Machine, it does not change. AddForceDeleted fails
+// with a conflict if another process wrote at the same time.
 func (b Book) AddForceDeleted(ctx context.Context, page Page, e Entry) error {
 	found, missing, err := b.read(ctx)
 	if err != nil {
@@ -25,15 +25,15 @@ func (b Book) AddForceDeleted(ctx context.Context, page Page, e Entry) error {
 	if slices.ContainsFunc(page.ForceDeleted, func(other Entry) bool { return other.UID == e.UID }) {
 		return nil
 	}
-	e.bound()
+	e.limit()
 	page.ForceDeleted = append(page.ForceDeleted, e)
 	page.Written = e.FirstSeen
-	page.bound()
+	page.limit()
 	return b.write(ctx, found, missing, page)
 }
 
-// ForceDeleted returns what the pages of a provider for a namespace, of all shards, name of Machines that were deleted
-// by force. Pages that cannot be read name none.
+// ForceDeleted returns the force-deleted Machines on the pages of all shards of a provider for a namespace. It ignores
+// pages that cannot be read.
 func (b Book) ForceDeleted(ctx context.Context, provider, namespace string) (all []Entry, err error) {
 	found, _, err := b.read(ctx)
 	if err != nil {
@@ -47,21 +47,21 @@ func (b Book) ForceDeleted(ctx context.Context, provider, namespace string) (all
 	return all, nil
 }
 
-// Settle drops the entries in ForceDeleted of these Machines, by their UIDs, when the page is kept.
-func (p *Page) Settle(uids map[string]bool) { p.settled = uids }
+// DropForceDeleted makes Keep drop the entries in ForceDeleted of these Machines, given by their UIDs.
+func (p *Page) DropForceDeleted(uids map[string]bool) { p.finished = uids }
 
-// rememberForceDeleted takes over what another page says of Machines that were deleted by force, unless it is settled.
+// rememberForceDeleted copies the entries in ForceDeleted of another page, except those that are finished.
 func (p *Page) rememberForceDeleted(before Page) {
 	for _, e := range before.ForceDeleted {
-		if !p.settled[e.UID] && !slices.ContainsFunc(p.ForceDeleted, func(o Entry) bool { return o.UID == e.UID }) {
+		if !p.finished[e.UID] && !slices.ContainsFunc(p.ForceDeleted, func(o Entry) bool { return o.UID == e.UID }) {
 			p.ForceDeleted = append(p.ForceDeleted, e)
 		}
 	}
 	slices.SortStableFunc(p.ForceDeleted, func(a, b Entry) int { return a.FirstSeen.Compare(b.FirstSeen) })
-	p.bound()
+	p.limit()
 }
 
-// read returns the ConfigMap, or an empty one that is missing.
+// read returns the ConfigMap, or an empty one and true for missing if the ConfigMap does not exist.
 func (b Book) read(ctx context.Context) (found *corev1.ConfigMap, missing bool, err error) {
 	found = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: Name}}
 	err = b.Client.Get(ctx, client.ObjectKeyFromObject(found), found)

@@ -1,8 +1,8 @@
-// Package ledger keeps what the last pass of the orphan collection found where people can read it: only a provider's
-// process can list the cloud, and a person has no access to that process.
+// Package ledger stores what the last pass of the orphan collection found, so that users can read it. Only the
+// provider's process can list the cloud, and users have no access to that process.
 //
-// It is a ConfigMap in the namespace of the leases, with one key for each provider. It is read once a pass and
-// written only when it has something else to say, so that a fleet in order costs no write.
+// The ledger is a ConfigMap in the namespace of the leases, with one key for each provider. A pass reads it once, and
+// writes it only if the content changed.
 package ledger
 
 import (
@@ -19,82 +19,83 @@ import (
 )
 
 const (
-	// Name is that of the ConfigMap.
+	// Name is the name of the ConfigMap.
 	Name = "machinist-orphans"
-	// MostEntries bounds what a page describes one by one.
+	// MostEntries is the maximum number of entries on a page.
 	MostEntries = 100
-	// MostForceDeleted bounds what a page names of Machines that were deleted by force.
+	// MostForceDeleted is the maximum number of force-deleted Machines on a page.
 	MostForceDeleted = 1000
-	// longest bounds each word that comes from the cloud.
-	longest = 300
-	// mostParts bounds what an entry names one by one.
-	mostParts = 20
+	// maxStringLength is the maximum length of each string from the cloud, in bytes.
+	maxStringLength = 300
+	// maxParts is the maximum number of parts of an entry.
+	maxParts = 20
 )
 
-// Page is what a provider's last pass found. What does not change from pass to pass does not change it.
+// Page is the result of a provider's last pass. It only has data that does not change from pass to pass without a
+// reason.
 type Page struct {
-	// Provider whose instances were listed, and the only Namespace of its Machines; empty for all.
+	// Provider is the provider whose instances were listed. Namespace is the only namespace of its Machines, or empty for
+	// all.
 	Provider  string `json:"provider"`
 	Namespace string `json:"namespace,omitempty"`
-	// Shard is the part of the namespaces whose instances were listed, such as 0-of-4; empty for all.
+	// Shard is the part of the namespaces whose instances were listed, such as 0-of-4. It is empty for all.
 	Shard string `json:"shard,omitempty"`
-	// Written is when something was last new.
+	// Written is when the page last changed.
 	Written time.Time `json:"written"`
 	// Period is the time between two passes, in seconds.
 	Period int64 `json:"periodSeconds"`
-	// Stopped says why nothing is looked for, if that is so; nothing else is then known.
+	// Stopped explains why orphans are not looked for. If it is set, nothing else is known.
 	Stopped string `json:"stopped,omitempty"`
-	// Unlisted are the classes, or machines without one, whose instances could not be listed, with the reason in a word.
+	// Unlisted are the classes, and machines without a class, whose instances could not be listed.
 	Unlisted []Unlisted `json:"unlisted,omitempty"`
-	// MostOrphaned says that most instances had no Machine when they were found, so that a person must confirm their
-	// removal: a second memory of it, beside the condition OrphanRemovalBlocked of the classes.
+	// MostOrphaned means that most instances had no Machine when they were found, so that an administrator must confirm
+	// their removal. It is a second record of the condition OrphanRemovalBlocked of the classes.
 	MostOrphaned bool `json:"mostOrphaned,omitempty"`
-	// Total is how many instances were found that have no Machine, or are one too many for theirs. Entries describe
-	// them, at most MostEntries.
+	// Total is the number of orphans and duplicates that were found. Entries describe them, at most MostEntries.
 	Total   int     `json:"total"`
 	Entries []Entry `json:"entries,omitempty"`
-	// ForceDeleted are what Machines that were deleted by force may have left at the cloud, until the instances of their
-	// Source were listed without it. Their removal was asked for with the deletion. There are at most MostForceDeleted;
-	// the oldest are dropped.
+	// ForceDeleted are force-deleted Machines that may have left something in the cloud. An entry stays until the
+	// instances of its Source were listed and nothing of the Machine was found. The user asked for the removal of the
+	// remnants by the deletion. There are at most MostForceDeleted entries: the oldest are dropped.
 	ForceDeleted []Entry `json:"forceDeleted,omitempty"`
 
-	// settled are the UIDs of the Machines in ForceDeleted that left nothing.
-	settled map[string]bool
+	// finished are the UIDs of the Machines in ForceDeleted that left nothing.
+	finished map[string]bool
 }
 
-// Unlisted is one of what could not be listed.
+// Unlisted is a class, or a machine without a class, whose instances could not be listed. Why is the reason or code.
 type Unlisted struct {
 	Source string `json:"source"`
 	Why    string `json:"why"`
 }
 
-// Entry is one instance, or the parts of one machine that belong to no instance.
+// Entry is one instance, or the leftovers of one machine.
 type Entry struct {
-	// ProviderID is empty for parts.
+	// ProviderID is empty for leftovers.
 	ProviderID string   `json:"providerID"`
 	Parts      []string `json:"parts,omitempty"`
-	// Machine is the namespace and name in its tags, UID that Machine's.
+	// Machine is the namespace/name of the Machine in the tags. UID is the UID in the tags.
 	Machine string `json:"machine"`
 	UID     string `json:"uid"`
-	// Source is the class, or the machine without one, by which it was found, as namespace/name.
+	// Source is the namespace/name of the class, or of the machine without a class, with which it was found.
 	Source string `json:"source"`
-	// FirstSeen is when it was found first, Launched when the cloud says that it was made.
+	// FirstSeen is when it was first found. Launched is when it was created, as the cloud reports it.
 	FirstSeen time.Time  `json:"firstSeen"`
 	Launched  *time.Time `json:"launched,omitempty"`
-	// Outcome is what the pass made of it, by a name of package orphans.
+	// Outcome is the decision of the pass: an Outcome of package orphans.
 	Outcome string `json:"outcome"`
 }
 
-// Book is where the pages of one provider are kept.
+// Book reads and writes the ledger.
 type Book struct {
-	// Client reads and writes the API server itself.
+	// Client reads and writes at the API server.
 	Client client.Client
-	// Namespace is that of the leases.
+	// Namespace is the namespace of the leases.
 	Namespace string
 }
 
-// Key is that of a provider's page in the ConfigMap. It can tell a provider for one namespace from one for all, since
-// neither name has a dot.
+// Key returns the key of a provider's page in the ConfigMap. Neither name contains a dot, so a provider for one
+// namespace never has the key of a provider for all.
 func Key(provider, namespace string) string {
 	if namespace == "" {
 		return provider
@@ -107,17 +108,18 @@ func (p *Page) key() string {
 	if p.Shard == "" {
 		return Key(p.Provider, p.Namespace)
 	}
-	return p.Provider + shardKey + p.Shard
+	return p.Provider + shardInfix + p.Shard
 }
 
-// shardKey is in the keys of shards alone: the name of a namespace has no dot.
-const shardKey = ".shard."
+// shardInfix occurs only in the keys of shards, because the name of a namespace has no dot.
+const shardInfix = ".shard."
 
-// outdated returns the keys of pages about the same instances, divided in another way: those who wrote them have ended.
+// outdated returns the keys of pages about the same instances that were written with another number of shards. The
+// processes that wrote them have ended.
 func (p *Page) outdated(data map[string]string) (keys []string) {
 	_, count, _ := strings.Cut(p.Shard, "-of-")
 	for key := range data {
-		of, shard, sharded := strings.Cut(key, shardKey)
+		of, shard, sharded := strings.Cut(key, shardInfix)
 		_, counted, _ := strings.Cut(shard, "-of-")
 		switch {
 		case sharded && of == p.Provider && p.Namespace == "" && counted != count,
@@ -128,14 +130,14 @@ func (p *Page) outdated(data map[string]string) (keys []string) {
 	return keys
 }
 
-// conflicts is how often a page is written anew when that of another provider came in between.
-const conflicts = 3
+// maxAttempts is how often a page is written if another provider writes its page at the same time.
+const maxAttempts = 3
 
-// Keep writes a page, unless the one that is there says the same.
+// Keep writes a page, unless the stored page has the same content.
 func (b Book) Keep(ctx context.Context, page Page) error {
-	page.bound()
+	page.limit()
 	var err error
-	for range conflicts {
+	for range maxAttempts {
 		if err = b.keep(ctx, page); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			break
 		}
@@ -158,7 +160,7 @@ func (b Book) keep(ctx context.Context, page Page) error {
 	}
 	if before, err := Decode(found.Data[key]); err == nil {
 		page.remember(before)
-		if page.same(before) && len(outdated) == 0 {
+		if page.equal(before) && len(outdated) == 0 {
 			return nil
 		}
 	}
@@ -172,7 +174,7 @@ func (b Book) keep(ctx context.Context, page Page) error {
 func (b Book) write(ctx context.Context, found *corev1.ConfigMap, missing bool, page Page) error {
 	text, err := json.Marshal(page)
 	if err != nil {
-		return fmt.Errorf("encode what is known of orphans: %w", err)
+		return fmt.Errorf("encode the ledger of orphans: %w", err)
 	}
 	if found.Data == nil {
 		found.Data = map[string]string{}
@@ -184,13 +186,13 @@ func (b Book) write(ctx context.Context, found *corev1.ConfigMap, missing bool, 
 		err = b.Client.Update(ctx, found)
 	}
 	if err != nil {
-		return fmt.Errorf("write what is known of orphans to ConfigMap %s/%s: %w", b.Namespace, Name, err)
+		return fmt.Errorf("write the ledger of orphans to ConfigMap %s/%s: %w", b.Namespace, Name, err)
 	}
 	return nil
 }
 
-// MostOrphaned reports whether a page of a provider for a namespace, of any shard, says that most instances had no
-// Machine. Pages that cannot be read say nothing.
+// MostOrphaned reports whether a page of any shard of a provider for a namespace has MostOrphaned. It ignores pages
+// that cannot be read.
 func (b Book) MostOrphaned(ctx context.Context, provider, namespace string) (bool, error) {
 	found, _, err := b.read(ctx)
 	if err != nil {
@@ -205,17 +207,17 @@ func (b Book) MostOrphaned(ctx context.Context, provider, namespace string) (boo
 	return false, nil
 }
 
-// Decode reads a page.
+// Decode decodes a page.
 func Decode(text string) (Page, error) {
 	p := Page{}
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return Page{}, fmt.Errorf("read what is known of orphans: %w", err)
+		return Page{}, fmt.Errorf("decode the ledger of orphans: %w", err)
 	}
 	return p, nil
 }
 
-// remember keeps the times at which instances were first seen, which the process forgets when it ends; and, while
-// nothing is looked for, that most had no Machine.
+// remember copies what the process forgets when it ends: when instances were first seen. While orphans are not looked
+// for, it also copies MostOrphaned.
 func (p *Page) remember(before Page) {
 	p.MostOrphaned = p.MostOrphaned || p.Stopped != "" && before.MostOrphaned
 	p.rememberForceDeleted(before)
@@ -230,7 +232,7 @@ func (p *Page) remember(before Page) {
 	}
 }
 
-// key tells entries apart: an instance by its provider ID, parts by the class that leads to them.
+// key identifies an entry: an instance by its provider ID, leftovers by the class with which they were found.
 func (e *Entry) key() string {
 	if e.ProviderID == "" {
 		return "parts " + e.Source + " " + e.UID
@@ -238,34 +240,36 @@ func (e *Entry) key() string {
 	return e.ProviderID + " " + e.UID
 }
 
-// same reports whether a page says what another one does, but for when it was written.
-func (p Page) same(other Page) bool {
+// equal reports whether two pages are equal except for Written.
+func (p Page) equal(other Page) bool {
 	p.Written = other.Written
 	a, errA := json.Marshal(p)
 	b, errB := json.Marshal(other)
 	return errA == nil && errB == nil && string(a) == string(b)
 }
 
-// bound makes a page fit into its ConfigMap, and times what the API keeps of them.
-func (p *Page) bound() {
+// limit shortens a page so that it fits into its ConfigMap, and truncates times to what the API stores.
+func (p *Page) limit() {
 	p.Entries = p.Entries[:min(len(p.Entries), MostEntries)]
 	p.Unlisted = p.Unlisted[:min(len(p.Unlisted), MostEntries)]
 	p.ForceDeleted = p.ForceDeleted[max(len(p.ForceDeleted)-MostForceDeleted, 0):]
 	p.Written = p.Written.UTC().Truncate(time.Second)
-	p.Stopped = cut(p.Stopped)
+	p.Stopped = truncate(p.Stopped)
 	for i := range p.Unlisted {
-		p.Unlisted[i].Source, p.Unlisted[i].Why = cut(p.Unlisted[i].Source), cut(p.Unlisted[i].Why)
+		p.Unlisted[i].Source, p.Unlisted[i].Why = truncate(p.Unlisted[i].Source), truncate(p.Unlisted[i].Why)
 	}
 	for i := range p.Entries {
-		p.Entries[i].bound()
+		p.Entries[i].limit()
 	}
 }
 
-func (e *Entry) bound() {
-	e.ProviderID, e.Machine, e.UID, e.Source = cut(e.ProviderID), cut(e.Machine), cut(e.UID), cut(e.Source)
-	e.Parts = slices.Clone(e.Parts[:min(len(e.Parts), mostParts)])
+func (e *Entry) limit() {
+	for _, s := range []*string{&e.ProviderID, &e.Machine, &e.UID, &e.Source} {
+		*s = truncate(*s)
+	}
+	e.Parts = slices.Clone(e.Parts[:min(len(e.Parts), maxParts)])
 	for j := range e.Parts {
-		e.Parts[j] = cut(e.Parts[j])
+		e.Parts[j] = truncate(e.Parts[j])
 	}
 	e.FirstSeen = e.FirstSeen.UTC().Truncate(time.Second)
 	if e.Launched != nil {
@@ -274,9 +278,9 @@ func (e *Entry) bound() {
 	}
 }
 
-func cut(s string) string {
-	if len(s) > longest {
-		s = s[:longest]
+func truncate(s string) string {
+	if len(s) > maxStringLength {
+		s = s[:maxStringLength]
 	}
 	return strings.ToValidUTF8(s, "")
 }

@@ -30,10 +30,11 @@ func read(t *testing.T, c client.Client, key string) (Page, int) {
 	return page, len(stored.Data[key])
 }
 
-// Whatever a cloud calls its instances, and however many there are: a page fits, and it says how many there are.
+// A page fits into the ConfigMap, however many instances there are and however long their names. It has their total
+// number.
 //
 // Rule: orphan-report-kept.
-func TestAPageIsBounded(t *testing.T) {
+func TestPageSizeIsLimited(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	page := Page{Provider: "sim", Total: 5000}
 	for i := range 5000 {
@@ -79,10 +80,10 @@ func TestProvidersDoNotOverwriteEachOther(t *testing.T) {
 	}
 }
 
-// Another one's rubbish in the way is replaced, not kept for ever.
+// A page that cannot be decoded must not stay for ever.
 //
 // Rule: orphan-report-kept.
-func TestAPageThatCannotBeReadIsReplaced(t *testing.T) {
+func TestUnreadablePageIsReplaced(t *testing.T) {
 	stored := &corev1.ConfigMap{Data: map[string]string{"sim": "{"}}
 	stored.Namespace, stored.Name = "system", Name
 	c := fake.NewClientBuilder().WithObjects(stored).Build()
@@ -94,10 +95,10 @@ func TestAPageThatCannotBeReadIsReplaced(t *testing.T) {
 	}
 }
 
-// Each shard has a page of its own, and those who divide in another way leave none behind.
+// Each shard has a page of its own. A change of the number of shards leaves no page behind.
 //
 // Rule: orphan-report-kept.
-func TestShardsHaveAPageEach(t *testing.T) {
+func TestEachShardHasItsOwnPage(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	keys := func(shards ...string) []string {
 		t.Helper()
@@ -130,10 +131,10 @@ func TestShardsHaveAPageEach(t *testing.T) {
 	}
 }
 
-// What Machines left that were deleted by force outlives passes, and a change of the number of shards.
+// Entries of force-deleted Machines are kept across passes, and across a change of the number of shards.
 //
 // Rule: left-instance-removed.
-func TestWhatWasDeletedByForceIsKept(t *testing.T) {
+func TestForceDeletedEntriesAreKept(t *testing.T) {
 	book := Book{fake.NewClientBuilder().Build(), "system"}
 	for i, shard := range []string{"0-of-2", "1-of-2"} {
 		for range 2 {
@@ -163,7 +164,7 @@ func TestWhatWasDeletedByForceIsKept(t *testing.T) {
 			t.Fatalf("kept %q", got)
 		}
 	}
-	page.Settle(map[string]bool{"0": true})
+	page.DropForceDeleted(map[string]bool{"0": true})
 	if err := book.Keep(t.Context(), page); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestWhatWasDeletedByForceIsKept(t *testing.T) {
 	for i := range MostForceDeleted + 5 {
 		page.ForceDeleted = append(page.ForceDeleted, Entry{UID: fmt.Sprint("u", i), FirstSeen: time.Unix(int64(i+10), 0)})
 	}
-	page.bound()
+	page.limit()
 	if n := len(page.ForceDeleted); n != MostForceDeleted || page.ForceDeleted[n-1].UID != fmt.Sprint("u", n+4) {
 		t.Errorf("%d are kept", n)
 	}

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
 var limits = overshoot.Limits{Up: 2, Down: 1, Period: time.Minute}
 
-// bench has the controllers of one namespace, whose passes and clock the test drives.
+// bench has the controllers of one namespace. The test drives their passes and the clock.
 type bench struct {
 	testing.TB
 	admin     client.WithWatch
@@ -47,11 +47,12 @@ type bench struct {
 
 	sets        *machineset.Reconciler
 	deployments *machinedeployment.Reconciler
-	safety      *overshoot.Reconciler
+	overshoot   *overshoot.Reconciler
 
-	// late are machines that the cache shows although they are gone.
-	late []v1beta1.Machine
-	// beforeWrite comes before each write of the safety controller, liveLists counts its live lists of machines.
+	// stale are machines that the cache shows although they do not exist.
+	stale []v1beta1.Machine
+	// beforeWrite is called before each write of the overshoot controller. liveLists counts its lists of machines at the
+	// API server.
 	beforeWrite func() error
 	writes      int
 	liveLists   int
@@ -67,7 +68,7 @@ func newBench(t testing.TB) *bench {
 	cached, quiet := b.cached(), events.NewFakeRecorder(100000)
 	b.sets = machineset.New(machineset.Options{
 		Client: cached, Live: b.admin, Recorder: quiet, Clock: b.clock,
-		MachineCacheVersion: func() string { return "999999999999" }, // What reads the API server has seen everything.
+		MachineCacheVersion: func() string { return "999999999999" }, // A client that reads at the API server is never stale.
 	})
 	b.deployments = machinedeployment.New(machinedeployment.Options{Client: cached, Live: b.admin, Recorder: quiet,
 		Clock: b.clock})
@@ -75,7 +76,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// restart has the namespace watched by a new process.
+// restart replaces the overshoot controller, as a new process would.
 func (b *bench) restart() {
 	live := interceptor.NewClient(b.admin, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -85,7 +86,7 @@ func (b *bench) restart() {
 			return c.List(ctx, list, options...)
 		},
 	})
-	b.safety = overshoot.New(overshoot.Options{
+	b.overshoot = overshoot.New(overshoot.Options{
 		Client: b.counted(), Live: live, Recorder: b.events, Clock: b.clock, Limits: limits, Frozen: b.frozen,
 	})
 }
@@ -99,7 +100,7 @@ func (b *bench) cached() client.WithWatch {
 				return err
 			}
 			if machines, ok := list.(*v1beta1.MachineList); ok {
-				machines.Items = append(machines.Items, b.late...)
+				machines.Items = append(machines.Items, b.stale...)
 			}
 			items, err := meta.ExtractList(list)
 			if err != nil {
@@ -126,7 +127,7 @@ func matches(o client.Object, all *client.ListOptions) bool {
 	panic("no index " + r.Field)
 }
 
-// counted is the client of the safety controller.
+// counted is the client of the overshoot controller.
 func (b *bench) counted() client.Client {
 	write := func() error {
 		b.writes++
@@ -153,8 +154,8 @@ func (b *bench) counted() client.Client {
 	})
 }
 
-// overtaken makes the nth write from now fail, as if somebody else had been first.
-func (b *bench) overtaken(nth int) {
+// failWrite makes the nth write from now fail with a conflict.
+func (b *bench) failWrite(nth int) {
 	b.writes = 0
 	b.beforeWrite = func() error {
 		if b.writes == nth {
@@ -184,7 +185,7 @@ func template() v1beta1.MachineTemplateSpec {
 	}
 }
 
-// newSet makes the set "workers" with its machines.
+// newSet creates the set "workers" with its machines.
 func (b *bench) newSet(replicas int32, change ...func(*v1beta1.MachineSet)) {
 	b.Helper()
 	set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "workers"}}
@@ -199,7 +200,7 @@ func (b *bench) newSet(replicas int32, change ...func(*v1beta1.MachineSet)) {
 	b.check("MachineSet/workers")
 }
 
-// newDeployment makes the deployment "web" with its set and machines.
+// newDeployment creates the deployment "web" with its set and machines.
 func (b *bench) newDeployment(replicas int32) {
 	b.Helper()
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web"}}
@@ -227,11 +228,11 @@ func (b *bench) deploymentPass() {
 	b.must(err)
 }
 
-// check makes one pass of the safety controller, when one is due again.
-func (b *bench) check(family string) time.Duration {
+// check runs one pass of the overshoot controller, a second later.
+func (b *bench) check(fleet string) time.Duration {
 	b.Helper()
 	b.clock.Step(time.Second)
-	result, err := b.safety.Reconcile(b.ctx(), reconcile.Request{NamespacedName: b.key(family)})
+	result, err := b.overshoot.Reconcile(b.ctx(), reconcile.Request{NamespacedName: b.key(fleet)})
 	b.must(err)
 	return result.RequeueAfter
 }
@@ -265,7 +266,7 @@ func (b *bench) change(o client.Object, f func()) {
 	b.must(b.admin.Patch(b.ctx(), o, client.MergeFrom(was)))
 }
 
-// others makes n machines in the name of a set, as its controller would not, under labels of any kind.
+// others creates n machines in the name of a set, as another program might.
 func (b *bench) others(set *v1beta1.MachineSet, n int, change ...func(*v1beta1.Machine)) (all []*v1beta1.Machine) {
 	b.Helper()
 	for range n {
@@ -286,7 +287,7 @@ func (b *bench) others(set *v1beta1.MachineSet, n int, change ...func(*v1beta1.M
 	return all
 }
 
-// live returns the machines that nobody deleted.
+// live returns the machines that are not being deleted.
 func (b *bench) live() []v1beta1.Machine {
 	b.Helper()
 	list := &v1beta1.MachineList{}
@@ -301,7 +302,7 @@ func (b *bench) wantLive(n int) {
 	}
 }
 
-// wantFrozen checks label and condition of an object, and wantThawed that neither is there.
+// wantFrozen checks that an object has the label and the condition.
 func (b *bench) wantFrozen(o client.Object, conditions []metav1.Condition) {
 	b.Helper()
 	c := meta.FindStatusCondition(conditions, v1beta1.ConditionFrozen)
@@ -325,7 +326,7 @@ func (b *bench) wantMetric(want float64) {
 	}
 }
 
-// wantEvents checks what was reported since the last time.
+// wantEvents checks the events since its last call.
 func (b *bench) wantEvents(want ...string) {
 	b.Helper()
 	var got []string

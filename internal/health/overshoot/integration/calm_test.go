@@ -9,16 +9,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// What a late cache shows too many of is not frozen, and the API server is not asked again and again.
+// A surplus that only a stale cache shows does not freeze the set, and the API server is not asked repeatedly.
 //
 // Rule: freeze-confirmed-live.
-func TestALateCacheFreezesNothing(t *testing.T) {
+func TestStaleCacheDoesNotFreeze(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
 	gone := b.others(b.set("workers"), 9)
 	for _, m := range gone {
 		b.must(b.admin.Delete(b.ctx(), m))
-		b.late = append(b.late, *m)
+		b.stale = append(b.stale, *m)
 	}
 	for range 20 {
 		b.check("MachineSet/workers")
@@ -30,10 +30,10 @@ func TestALateCacheFreezesNothing(t *testing.T) {
 	b.wantEvents()
 }
 
-// Machines that are on their way or preserved are no overshoot.
+// Machines that are being deleted or preserved, and machines without an owner, do not count.
 //
 // Rule: overshoot-freezes-owner.
-func TestMachinesThatDoNotCount(t *testing.T) {
+func TestDeletedAndPreservedMachinesDoNotCount(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
 	preserved := func(m *v1beta1.Machine) {
@@ -55,10 +55,11 @@ func TestMachinesThatDoNotCount(t *testing.T) {
 	}
 }
 
-// A fleet that is made smaller has a period for it, also under a process that did not see it larger.
+// After replicas are reduced, the surplus is tolerated for a period, even by a process that did not see the higher
+// number.
 //
 // Rule: former-size-tolerated.
-func TestScalingDownIsNoOvershoot(t *testing.T) {
+func TestScalingDownIsNotAnOvershoot(t *testing.T) {
 	for name, restarted := range map[string]bool{"same process": false, "new process": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -73,7 +74,7 @@ func TestScalingDownIsNoOvershoot(t *testing.T) {
 			if wait <= 0 || wait > limits.Period {
 				t.Errorf("checks again after %s", wait)
 			}
-			// They do not go.
+			// The surplus machines are not deleted in time.
 			b.clock.Step(wait)
 			b.check("MachineSet/workers")
 			set = b.set("workers")
@@ -82,10 +83,10 @@ func TestScalingDownIsNoOvershoot(t *testing.T) {
 	}
 }
 
-// A machine that is handed over within a deployment may show up at both sets, and counts once.
+// A machine that is being handed over within a deployment may appear under both sets, and counts once.
 //
 // Rule: overshoot-counts-family.
-func TestMachinesThatAreHandedOverCountOnce(t *testing.T) {
+func TestMachinesBeingHandedOverCountOnce(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(4)
 	d, old := b.deployment(), b.allSets()[0]
@@ -99,19 +100,19 @@ func TestMachinesThatAreHandedOverCountOnce(t *testing.T) {
 		copied := *m.DeepCopy()
 		copied.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other,
 			v1beta1.GroupVersion.WithKind("MachineSet"))}
-		b.late = append(b.late, copied)
+		b.stale = append(b.stale, copied)
 	}
 	b.check("MachineDeployment/web")
 	b.wantNoLabel(d)
 	if b.liveLists != 0 {
-		t.Error("they were counted twice")
+		t.Error("machines were counted twice")
 	}
 }
 
-// A freeze that is cut off is completed, and in a settled fleet nothing is written.
+// An interrupted freeze is completed. After that, nothing is written.
 //
 // Rules: freeze-ends-with-recovery, freeze-confirmed-live.
-func TestAFreezeThatWasCutOffIsCompleted(t *testing.T) {
+func TestInterruptedFreezeIsCompleted(t *testing.T) {
 	for name, cutAt := range map[string]int{"before the condition": 2, "before the set": 3,
 		"before the set's condition": 4} {
 		for process, restarted := range map[string]bool{"same": false, "new": true} {
@@ -120,7 +121,7 @@ func TestAFreezeThatWasCutOffIsCompleted(t *testing.T) {
 				b.newDeployment(1)
 				set := b.allSets()[0]
 				b.others(&set, 9)
-				b.overtaken(cutAt)
+				b.failWrite(cutAt)
 				patient := b.check("MachineDeployment/web")
 				if patient <= 0 || patient > 5*time.Second {
 					t.Errorf("checks again after %s", patient)
@@ -141,22 +142,22 @@ func TestAFreezeThatWasCutOffIsCompleted(t *testing.T) {
 					b.check("MachineDeployment/web")
 				}
 				if b.writes != 0 {
-					t.Errorf("%d writes when settled", b.writes)
+					t.Errorf("%d writes after the freeze was complete", b.writes)
 				}
 			})
 		}
 	}
 }
 
-// A freeze that is cut off lasts as long as any other, also where what it was for is over before it is completed.
+// An interrupted freeze lasts a whole period, even if the surplus is gone before the freeze is completed.
 //
 // Rule: freeze-ends-with-recovery.
-func TestAFreezeThatWasCutOffIsNoShorter(t *testing.T) {
+func TestInterruptedFreezeLastsAWholePeriod(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(1)
 	set := b.allSets()[0]
 	b.others(&set, 9)
-	b.overtaken(4)
+	b.failWrite(4)
 	wait := b.check("MachineDeployment/web")
 	b.setPass(set.Name)
 	b.wantLive(1)
@@ -172,10 +173,10 @@ func TestAFreezeThatWasCutOffIsNoShorter(t *testing.T) {
 	b.wantNoLabel(b.set(set.Name))
 }
 
-// What is left of a freeze of which the root was thawed goes, and a set that was let go is judged by itself.
+// If only the root was thawed, its sets are thawed too.
 //
 // Rule: freeze-by-person-kept.
-func TestAThawThatWasCutOffIsCompleted(t *testing.T) {
+func TestInterruptedThawIsCompleted(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(1)
 	set := b.allSets()[0]
@@ -184,7 +185,7 @@ func TestAThawThatWasCutOffIsCompleted(t *testing.T) {
 	b.setPass(set.Name)
 	b.wantLive(1)
 	b.clock.Step(limits.Period)
-	b.overtaken(2)
+	b.failWrite(2)
 	b.check("MachineDeployment/web")
 	b.wantNoLabel(b.deployment())
 	b.restart()
@@ -192,10 +193,10 @@ func TestAThawThatWasCutOffIsCompleted(t *testing.T) {
 	b.wantNoLabel(b.set(set.Name))
 }
 
-// A set that is taken over with its machines is scaled down by its new deployment, which is no overshoot.
+// After a set was adopted with its machines, its new deployment scales it down. This is not an overshoot.
 //
 // Rule: former-size-tolerated.
-func TestASetThatIsTakenOverIsNoOvershoot(t *testing.T) {
+func TestAdoptedSetIsNotAnOvershoot(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(1)
 	b.check("MachineDeployment/web")

@@ -11,29 +11,29 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Somebody makes machines in the name of a set: it makes none until the surplus is gone, and reports it. It deletes the
-// surplus as ever.
+// Another program creates machines in the name of a set. The set creates no machines until the surplus is gone, but
+// still deletes surplus machines.
 //
 // Rules: overshoot-freezes-owner, freeze-ends-with-recovery.
-func TestASetWithTooManyMachinesIsFrozen(t *testing.T) {
+func TestSetWithTooManyMachinesIsFrozen(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
 	b.others(b.set("workers"), 2)
 	b.check("MachineSet/workers")
-	b.wantNoLabel(b.set("workers")) // As many as are tolerated.
+	b.wantNoLabel(b.set("workers")) // This number is still tolerated.
 
 	b.others(b.set("workers"), 1)
 	b.check("MachineSet/workers")
 	set := b.set("workers")
 	b.wantFrozen(set, set.Status.Conditions)
-	const message = "There are 5 machines although at most 4 may be. No more are made until some are gone."
+	const message = "There are 5 machines, but at most 4 are allowed. No machines are created until the surplus is gone."
 	b.wantEvents("Warning Overshoot " + message)
 	b.wantMetric(1)
 
-	// Deletion goes on.
+	// The set still deletes machines.
 	b.setPass("workers")
 	b.wantLive(2)
-	// Nothing is made.
+	// It creates none.
 	m := b.live()[0]
 	m.Finalizers = nil
 	b.must(b.admin.Update(b.ctx(), &m))
@@ -43,10 +43,10 @@ func TestASetWithTooManyMachinesIsFrozen(t *testing.T) {
 	set = b.set("workers")
 	b.wantFrozen(set, set.Status.Conditions)
 	if c := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionFrozen); c.Message != message {
-		t.Errorf("the set says %q", c.Message)
+		t.Errorf("the message of the set is %q", c.Message)
 	}
 
-	// It stays so for a period.
+	// The freeze lasts at least a period.
 	if wait := b.check("MachineSet/workers"); wait <= 0 || wait > limits.Period {
 		t.Errorf("checks again after %s", wait)
 	}
@@ -60,7 +60,7 @@ func TestASetWithTooManyMachinesIsFrozen(t *testing.T) {
 	b.wantLive(2)
 	if c := meta.FindStatusCondition(b.set("workers").Status.Conditions,
 		v1beta1.ConditionFrozen); c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonThawed {
-		t.Errorf("the set says %+v", c)
+		t.Errorf("the condition of the set is %+v", c)
 	}
 	b.wantEvents()
 }
@@ -68,7 +68,7 @@ func TestASetWithTooManyMachinesIsFrozen(t *testing.T) {
 // A deployment is counted as a whole, with its surge, and frozen with all its sets that have machines.
 //
 // Rules: overshoot-freezes-owner, overshoot-counts-family.
-func TestADeploymentIsFrozenWithItsSets(t *testing.T) {
+func TestDeploymentIsFrozenWithItsSets(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(3) // and a surge of 1
 	b.wantLive(3)
@@ -86,7 +86,7 @@ func TestADeploymentIsFrozenWithItsSets(t *testing.T) {
 	b.wantFrozen(frozen, frozen.Status.Conditions)
 	b.wantMetric(1)
 	b.wantLive(3)
-	const event = "Warning Overshoot There are 7 machines although at most 6 may be. No more are made until some are gone."
+	const event = "Warning Overshoot There are 7 machines, but at most 6 are allowed. No machines are created until the surplus is gone."
 	b.wantEvents(event, event)
 
 	b.change(d, func() { d.Spec.Replicas = new(int32(5)) })
@@ -103,10 +103,10 @@ func TestADeploymentIsFrozenWithItsSets(t *testing.T) {
 	b.wantLive(5)
 }
 
-// A person may end a freeze. It may begin again a period later.
+// A user can end a freeze. The next one may begin a period later.
 //
 // Rule: unfreeze-annotation.
-func TestAPersonEndsAFreeze(t *testing.T) {
+func TestUnfreezeAnnotationEndsFreeze(t *testing.T) {
 	for _, of := range []string{"deployment", "set"} {
 		t.Run(of, func(t *testing.T) {
 			b := newBench(t)
@@ -147,10 +147,10 @@ func TestAPersonEndsAFreeze(t *testing.T) {
 	}
 }
 
-// What a person froze stays frozen.
+// A freeze that a user set stays.
 //
 // Rule: freeze-by-person-kept.
-func TestAPersonsFreezeIsLeftAlone(t *testing.T) {
+func TestFreezeByUserIsKept(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(1)
 	set, d := &b.allSets()[0], b.deployment()
@@ -179,10 +179,10 @@ func TestAPersonsFreezeIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A label that a person puts over ours stays, also if that happens in the last moment.
+// A freeze label that a user sets while the fleet is being thawed stays.
 //
 // Rule: freeze-by-person-kept.
-func TestAPersonMayFreezeWhileWeThaw(t *testing.T) {
+func TestFreezeByUserDuringThawIsKept(t *testing.T) {
 	b := newBench(t)
 	b.newSet(1)
 	b.others(b.set("workers"), 9)

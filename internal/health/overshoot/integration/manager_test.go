@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// overshot reports whether label and condition say that there are too many machines, thawed that it is over.
+// overshot reports whether an owner is frozen because of an overshoot. thawed reports whether the freeze has ended.
 func overshot(o client.Object, conditions []metav1.Condition) bool {
 	c := meta.FindStatusCondition(conditions, v1beta1.ConditionFrozen)
 	return o.GetLabels()[v1beta1.LabelFreeze] == v1beta1.ReasonOvershoot &&
@@ -36,7 +36,7 @@ func thawed(o client.Object, conditions []metav1.Condition) bool {
 	return !labelled && c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonThawed
 }
 
-// awaitOwners waits until the deployment and its set are as is says.
+// awaitOwners waits until is returns true for the deployment and its set.
 func (b *bench) awaitOwners(is func(client.Object, []metav1.Condition) bool) {
 	b.Helper()
 	env.Await(b, b.admin, &v1beta1.MachineDeploymentList{}, "the deployment",
@@ -63,12 +63,12 @@ func (b *bench) awaitLive(want int) {
 	}, client.InNamespace(b.namespace))
 }
 
-// flood makes machines in the name of a set, faster than they are deleted, until the returned function is called.
+// flood creates machines in the name of a set, faster than they are deleted, until the returned function is called.
 func (b *bench) flood(set *v1beta1.MachineSet) (stop func()) {
 	ctx, cancel := context.WithCancel(b.ctx())
-	var makers sync.WaitGroup
+	var creators sync.WaitGroup
 	for range 8 {
-		makers.Go(func() {
+		creators.Go(func() {
 			for ctx.Err() == nil {
 				m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, GenerateName: "other-",
 					Labels: set.Spec.Selector.MatchLabels}}
@@ -82,14 +82,14 @@ func (b *bench) flood(set *v1beta1.MachineSet) (stop func()) {
 			}
 		})
 	}
-	return sync.OnceFunc(func() { cancel(); makers.Wait() })
+	return sync.OnceFunc(func() { cancel(); creators.Wait() })
 }
 
-// Somebody makes machines in the name of a set, without end. Its deployment and it are frozen as long as that goes
-// on, and thaw by themselves.
+// Another program creates machines in the name of a set without end. The set and its deployment are frozen as long as
+// that continues, and then thaw automatically.
 //
 // Rules: overshoot-freezes-owner, freeze-ends-with-recovery.
-func TestAFloodFreezesItsOwnersUntilItEnds(t *testing.T) {
+func TestOwnersAreFrozenWhileMachinesAreFlooded(t *testing.T) {
 	b := newBench(t)
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		if err := errors.Join(index.RegisterMachines(ctx, mgr.GetFieldIndexer()),
@@ -101,11 +101,11 @@ func TestAFloodFreezesItsOwnersUntilItEnds(t *testing.T) {
 			Clock: clock.RealClock{}})
 		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 			Recorder: quiet, Clock: clock.RealClock{}})
-		safety := overshoot.New(overshoot.Options{
+		freezer := overshoot.New(overshoot.Options{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: quiet, Clock: clock.RealClock{},
 			Limits: overshoot.Limits{Up: 1, Down: 1, Period: time.Second},
 		})
-		return errors.Join(sets.Register(mgr), deployments.Register(mgr), safety.Wiring().Add(mgr, nil))
+		return errors.Join(sets.Register(mgr), deployments.Register(mgr), freezer.Wiring().Add(mgr, nil))
 	})
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web"}}
 	d.Spec.Replicas = new(int32(2))
@@ -120,7 +120,7 @@ func TestAFloodFreezesItsOwnersUntilItEnds(t *testing.T) {
 	stop()
 	b.awaitOwners(thawed)
 	b.awaitLive(2)
-	// It works as ever.
+	// The fleet works as before.
 	b.change(d, func() { d.Spec.Replicas = new(int32(4)) })
 	b.awaitLive(4)
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // Rules: conditions-say-what-runs, nothing-written-when-as-desired.
-func TestAProviderIsInstalledAndThenLeftAlone(t *testing.T) {
+func TestProviderIsInstalledOnce(t *testing.T) {
 	w := newWorld(t)
 	w.provider("acme", nil)
 	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
@@ -42,8 +42,8 @@ func TestAProviderIsInstalledAndThenLeftAlone(t *testing.T) {
 		t.Errorf("the Deployment is %+v", d.ObjectMeta)
 	}
 
-	// Six objects were applied, once each; the passes after that wrote nothing. A pass is known to have been made when
-	// its effect shows: an event of the Deployment, and then a change of the spec.
+	// Six objects were applied once, and later passes wrote nothing. A pass is known to have run when its effect is
+	// visible: first after an event of the Deployment, and then after a change of the spec.
 	if n := w.writes.Load(); n != 6 {
 		t.Errorf("%d writes for 6 objects", n)
 	}
@@ -59,18 +59,18 @@ func TestAProviderIsInstalledAndThenLeftAlone(t *testing.T) {
 		t.Errorf("%d writes after a change of one object, want 7", n)
 	}
 	if p.Status.Version != "v1" {
-		t.Errorf("the version that runs is %q", p.Status.Version)
+		t.Errorf("the running version is %q", p.Status.Version)
 	}
 }
 
 // Rule: changes-by-hand-are-undone.
-func TestWhatPeopleChangeIsChangedBack(t *testing.T) {
+func TestManualChangesAreReverted(t *testing.T) {
 	w := newWorld(t)
 	w.provider("acme", nil)
 	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	d := w.deployment(process)
 	d.Spec.Template.Spec.Containers[0].Image = "registry.example.com/evil"
-	w.must("change the image", w.Update(t.Context(), d, client.FieldOwner("somebody")))
+	w.must("change the image", w.Update(t.Context(), d, client.FieldOwner("another")))
 	env.Await(t, w.WithWatch, &appsv1.DeploymentList{}, "the image", func(l *appsv1.DeploymentList) (bool, string) {
 		image := l.Items[0].Spec.Template.Spec.Containers[0].Image
 		return image == "registry.example.com/acme:v1", image
@@ -84,7 +84,7 @@ func TestWhatPeopleChangeIsChangedBack(t *testing.T) {
 }
 
 // Rule: pruned-when-not-rendered.
-func TestWhatIsNotRenderedAnyMoreIsRemoved(t *testing.T) {
+func TestObjectsThatAreNoLongerRenderedAreRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.provider("acme", nil)
 	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
@@ -95,7 +95,7 @@ func TestWhatIsNotRenderedAnyMoreIsRemoved(t *testing.T) {
 		t.Errorf("the status is %+v", p.Status)
 	}
 	if !w.gone(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process}}) {
-		t.Error("the Service is still there")
+		t.Error("the Service still exists")
 	}
 	if w.gone(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process}}) {
 		t.Error("the ServiceAccount is gone")
@@ -103,29 +103,29 @@ func TestWhatIsNotRenderedAnyMoreIsRemoved(t *testing.T) {
 }
 
 // Rule: objects-of-others-untouched.
-func TestAnObjectOfAnotherIsNamedAndNotTouched(t *testing.T) {
+func TestObjectOfAnotherOwnerIsReportedAndKept(t *testing.T) {
 	w := newWorld(t)
-	helms := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process,
+	ofHelm := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process,
 		Annotations: map[string]string{"meta.helm.sh/release-name": "acme", "meta.helm.sh/release-namespace": w.namespace}}}
-	w.must("make what helm made", w.Create(t.Context(), helms))
-	version := helms.ResourceVersion
+	w.must("create the object of Helm", w.Create(t.Context(), ofHelm))
+	version := ofHelm.ResourceVersion
 	w.provider("acme", nil)
 	p := w.condition("acme", degraded, yes, v1beta1.ReasonObjectConflict)
 	w.condition("acme", available, no, v1beta1.ReasonNotInstalled)
 	if message := messageOf(p, degraded); !strings.Contains(message, "of the helm release "+w.namespace+"/acme") {
 		t.Errorf("the message is %q", message)
 	}
-	w.must("read what helm made", w.Get(t.Context(), client.ObjectKeyFromObject(helms), helms))
-	if helms.ResourceVersion != version || w.writes.Load() != 0 || len(p.Status.Installed) != 0 {
-		t.Errorf("%d writes, version %s became %s", w.writes.Load(), version, helms.ResourceVersion)
+	w.must("read the object of Helm", w.Get(t.Context(), client.ObjectKeyFromObject(ofHelm), ofHelm))
+	if ofHelm.ResourceVersion != version || w.writes.Load() != 0 || len(p.Status.Installed) != 0 {
+		t.Errorf("%d writes, version %s became %s", w.writes.Load(), version, ofHelm.ResourceVersion)
 	}
-	w.must("uninstall what helm made", w.Delete(t.Context(), helms))
+	w.must("delete the object of Helm", w.Delete(t.Context(), ofHelm))
 	w.change("acme", `{"spec":{"replicas":1}}`)
 	w.condition("acme", degraded, no, v1beta1.ReasonAsDesired)
 }
 
 // Rules: unknown-type-names-known-ones, spec-becomes-chart-values.
-func TestWhatIsWrongWithASpecIsADegradedProvider(t *testing.T) {
+func TestInvalidSpecMakesProviderDegraded(t *testing.T) {
 	w := newWorld(t)
 	w.provider("typo", func(s *v1beta1.ProviderSpec) { s.Type, s.Image.Repository = "azur", "" })
 	p := w.condition("typo", degraded, yes, v1beta1.ReasonUnknownType)
@@ -146,7 +146,7 @@ func TestWhatIsWrongWithASpecIsADegradedProvider(t *testing.T) {
 }
 
 // Rule: refused-objects-are-reported.
-func TestAnObjectThatTheAPIServerRefusesIsReported(t *testing.T) {
+func TestRefusedObjectIsReported(t *testing.T) {
 	w := newWorld(t)
 	w.provider("acme", func(s *v1beta1.ProviderSpec) { s.Values = raw(`{"port":1e6}`) })
 	p := w.condition("acme", degraded, yes, v1beta1.ReasonApplyFailed)
@@ -160,19 +160,19 @@ func TestAnObjectThatTheAPIServerRefusesIsReported(t *testing.T) {
 }
 
 // Rule: missing-secret-is-named.
-func TestASecretThatIsMissingIsNamed(t *testing.T) {
+func TestMissingSecretIsReported(t *testing.T) {
 	w := newWorld(t)
 	w.provider("acme", func(s *v1beta1.ProviderSpec) {
 		s.Target.KubeconfigSecretRef = &v1beta1.KubeconfigRef{Name: "target"}
 	})
 	p := w.condition("acme", degraded, yes, v1beta1.ReasonSecretNotFound)
-	want := "Secret " + w.namespace + "/target, which spec.target.kubeconfigSecretRef names, does not exist."
+	want := "Secret " + w.namespace + "/target of spec.target.kubeconfigSecretRef does not exist."
 	if message := messageOf(p, degraded); !strings.HasPrefix(message, want) {
 		t.Errorf("the message is %q", message)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "target"},
 		Data: map[string][]byte{"config": []byte("x")}}
-	w.must("make the Secret", w.Create(t.Context(), secret))
+	w.must("create the Secret", w.Create(t.Context(), secret))
 	w.change("acme", `{"spec":{"replicas":1}}`)
 	p = w.condition("acme", degraded, yes, v1beta1.ReasonSecretNotFound)
 	if message := messageOf(p, degraded); !strings.Contains(message, "has no key kubeconfig") {
@@ -183,7 +183,7 @@ func TestASecretThatIsMissingIsNamed(t *testing.T) {
 }
 
 // Rule: kubelet-reason-is-reported.
-func TestAnImageThatCannotBePulledIsReportedByAnEventOfThePod(t *testing.T) {
+func TestPodEventReportsImagePullFailure(t *testing.T) {
 	w := newWorld(t)
 	w.provider("acme", nil)
 	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)

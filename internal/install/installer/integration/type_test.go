@@ -14,29 +14,29 @@ import (
 )
 
 // Rule: one-provider-of-a-type.
-func TestTheSecondProviderOfATypeWaitsForTheFirst(t *testing.T) {
+func TestSecondProviderOfATypeWaitsForTheFirst(t *testing.T) {
 	w := newWorld(t)
 	first := w.provider("first", nil)
 	w.condition("first", degraded, no, v1beta1.ReasonAsDesired)
 	w.provider("second", nil)
 	p := w.condition("second", degraded, yes, v1beta1.ReasonDuplicateType)
-	if message := messageOf(p, degraded); !strings.Contains(message, "Provider first is of type acme too") {
+	if message := messageOf(p, degraded); !strings.Contains(message, "Provider first has the type acme too") {
 		t.Errorf("the message is %q", message)
 	}
 	w.must("delete the first", w.Delete(t.Context(), first))
 	p = w.condition("second", degraded, no, v1beta1.ReasonAsDesired)
 	if d := w.deployment(process); d.OwnerReferences[0].UID != p.UID {
-		t.Errorf("the Deployment is of %s", d.OwnerReferences[0].Name)
+		t.Errorf("the Deployment belongs to %s", d.OwnerReferences[0].Name)
 	}
 }
 
 // Rule: platform-from-provider-ids.
-func TestAutoDetectsThePlatform(t *testing.T) {
+func TestAutoDetectsPlatform(t *testing.T) {
 	w := newWorld(t)
 	for i, id := range []string{"sim://sim-1/sim-1a/i-0", "sim://sim-1/sim-1a/i-1", ""} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("detected-%d", i)},
 			Spec: corev1.NodeSpec{ProviderID: id}}
-		w.must("make a Node", w.Create(t.Context(), node))
+		w.must("create a Node", w.Create(t.Context(), node))
 		t.Cleanup(func() { _ = w.Delete(context.Background(), node) })
 	}
 	w.provider("auto", func(s *v1beta1.ProviderSpec) { s.Type, s.Image = v1beta1.ProviderTypeAuto, v1beta1.ProviderImage{} })
@@ -49,10 +49,10 @@ func TestAutoDetectsThePlatform(t *testing.T) {
 	if message := messageOf(p, progressing); !strings.HasPrefix(message, "Detected sim from 2 of 3 Nodes. ") {
 		t.Errorf("the message is %q", message)
 	}
-	// What was detected stays, whatever Nodes come.
+	// The detected type stays, even with Nodes of another platform.
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "detected-aws"},
 		Spec: corev1.NodeSpec{ProviderID: "aws:///zone/i-0"}}
-	w.must("make a Node", w.Create(t.Context(), node))
+	w.must("create a Node", w.Create(t.Context(), node))
 	t.Cleanup(func() { _ = w.Delete(context.Background(), node) })
 	w.change("auto", `{"spec":{"replicas":1}}`)
 	p = w.condition("auto", degraded, no, v1beta1.ReasonAsDesired)
@@ -62,7 +62,7 @@ func TestAutoDetectsThePlatform(t *testing.T) {
 }
 
 // Rule: provider-stays-while-needed.
-func TestAProviderStaysUntilNoMachineNeedsIt(t *testing.T) {
+func TestProviderStaysUntilNothingNeedsIt(t *testing.T) {
 	w := newWorld(t)
 	p := w.provider("acme", nil)
 	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
@@ -73,8 +73,8 @@ func TestAProviderStaysUntilNoMachineNeedsIt(t *testing.T) {
 	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one",
 		Labels: map[string]string{v1beta1.LabelProvider: "acme"}}}
 	machine.Spec.ClassRef = &v1beta1.LocalRef{Name: "small"}
-	w.must("make a class", w.Create(t.Context(), class))
-	w.must("make a machine", w.Create(t.Context(), machine))
+	w.must("create a class", w.Create(t.Context(), class))
+	w.must("create a machine", w.Create(t.Context(), machine))
 
 	w.must("delete the Provider", w.Delete(t.Context(), p))
 	blocked := w.condition("acme", v1beta1.ConditionDeleting, yes, v1beta1.ReasonInUse)
@@ -92,7 +92,7 @@ func TestAProviderStaysUntilNoMachineNeedsIt(t *testing.T) {
 	})
 	for _, ref := range p.Status.Installed {
 		if !w.gone(emptyOf(ref)) {
-			t.Errorf("%s %s is still there", ref.Kind, ref.Name)
+			t.Errorf("%s %s still exists", ref.Kind, ref.Name)
 		}
 	}
 	if w.gone(class) {

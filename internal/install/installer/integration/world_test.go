@@ -35,11 +35,11 @@ type world struct {
 	client.WithWatch
 	namespace string
 	writes    atomic.Int64
-	// withoutService has the chart render one object less.
+	// withoutService makes the chart render no Service.
 	withoutService atomic.Bool
 }
 
-// newWorld runs the controller for the time of the test, and removes the Providers after it.
+// newWorld runs the controller for the duration of the test, and removes the Providers afterwards.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, WithWatch: env.Client(t), namespace: env.Namespace(t)}
@@ -94,7 +94,7 @@ func emptyOf(ref v1beta1.InstalledObject) *unstructured.Unstructured {
 	return o
 }
 
-// render is a chart with what matters: objects with and without a namespace, in two namespaces, and a Deployment.
+// render renders a chart with typical objects: with and without a namespace, in two namespaces, and a Deployment.
 func (w *world) render(r installer.Release) ([]*unstructured.Unstructured, error) {
 	if bad, found, _ := unstructured.NestedString(r.Values, "bad"); found {
 		return nil, fmt.Errorf("bad: %q is not allowed", bad)
@@ -143,7 +143,7 @@ func (w *world) render(r installer.Release) ([]*unstructured.Unstructured, error
 	return objects, nil
 }
 
-// provider makes a Provider of a third party's type.
+// provider creates a Provider with the type of a third party.
 func (w *world) provider(name string, change func(*v1beta1.ProviderSpec)) *v1beta1.Provider {
 	w.Helper()
 	p := &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -151,7 +151,7 @@ func (w *world) provider(name string, change func(*v1beta1.ProviderSpec)) *v1bet
 	if change != nil {
 		change(&p.Spec)
 	}
-	w.must("make the Provider", w.Create(w.Context(), p))
+	w.must("create the Provider", w.Create(w.Context(), p))
 	return p
 }
 
@@ -170,8 +170,8 @@ func (w *world) change(name, patch string) {
 		w.Patch(w.Context(), p, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// condition waits until a condition of a Provider has a status and a reason, and returns the Provider. The generation
-// that it observed must be the newest.
+// condition waits until a condition of a Provider has a status and a reason for the newest generation, and returns the
+// Provider.
 func (w *world) condition(name, of string, status metav1.ConditionStatus, reason string) *v1beta1.Provider {
 	w.Helper()
 	what := fmt.Sprintf("Provider %s with %s=%s %s", name, of, status, reason)
@@ -200,8 +200,8 @@ func (w *world) deployment(name string) *appsv1.Deployment {
 	return d
 }
 
-// run does what Kubernetes' controllers and the kubelet do: the Deployment has its pods, which are ready and of which
-// one leads.
+// run acts as the controllers of Kubernetes and the kubelet: it makes the pods of the Deployment ready, and one of them
+// the leader.
 func (w *world) run(name string) {
 	w.Helper()
 	d := w.deployment(name)
@@ -213,7 +213,7 @@ func (w *world) run(name string) {
 	}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(name + "-0_uuid")}}
-	w.must("lead", w.Create(w.Context(), lease))
+	w.must("create the Lease", w.Create(w.Context(), lease))
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: *d.Spec.Replicas,
 		UpdatedReplicas: *d.Spec.Replicas, ReadyReplicas: *d.Spec.Replicas, AvailableReplicas: *d.Spec.Replicas}
 	w.must("report the rollout", w.Status().Update(w.Context(), d))
@@ -223,11 +223,11 @@ func (w *world) pod(d *appsv1.Deployment, name string) *corev1.Pod {
 	w.Helper()
 	pod := &corev1.Pod{ObjectMeta: *d.Spec.Template.ObjectMeta.DeepCopy(), Spec: *d.Spec.Template.Spec.DeepCopy()}
 	pod.Namespace, pod.Name = w.namespace, name
-	w.must("make a pod", w.Create(w.Context(), pod))
+	w.must("create a pod", w.Create(w.Context(), pod))
 	return pod
 }
 
-// gone says whether an object does not exist.
+// gone reports whether an object does not exist.
 func (w *world) gone(o client.Object) bool {
 	err := w.Get(w.Context(), client.ObjectKeyFromObject(o), o)
 	if client.IgnoreNotFound(err) != nil {

@@ -1,5 +1,5 @@
-// Package managertarget declares what machinist-manager may do in the target cluster.
+// Package managertarget declares the permissions of machinist-manager in the target cluster.
 //
-// Nodes of old revisions are marked while their machines are exchanged.
+// Nodes of old revisions are tainted while their machines are replaced.
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 package managertarget

@@ -1,5 +1,5 @@
-// Package metricsreader declares the permissions of a metrics scraper: nothing else. The role is bound to
-// them in the control cluster, which is asked for both processes.
+// Package metricsreader declares the permissions of a metrics scraper. The role is bound in the control cluster,
+// because all processes ask the API server of the control cluster for authorization.
 //
 // +kubebuilder:rbac:urls=/metrics,verbs=get
 package metricsreader

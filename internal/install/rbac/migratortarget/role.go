@@ -1,6 +1,6 @@
-// Package migratortarget declares what a migrator may do in the target cluster: read Nodes, and remove from them what
-// the old system left, or what Machinist left when a migration is aborted.
+// Package migratortarget declares the permissions of a migrator in the target cluster. It reads Nodes, and removes data
+// of the old system from them, or data of Machinist if the migration is aborted.
 //
-// Who changes the owners of an object needs the right to delete it where the API server enforces that.
+// If the API server enforces permissions for owner references, a change of owners requires the permission to delete.
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;patch;delete
 package migratortarget

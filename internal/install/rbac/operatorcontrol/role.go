@@ -1,10 +1,10 @@
-// Package operatorcontrol declares what machinist-operator may do in its cluster: install provider processes, and
-// therefore all that they may do, since nobody may give a right that he does not have.
+// Package operatorcontrol declares the permissions of machinist-operator in its cluster. It installs provider
+// processes. It therefore needs all their permissions, because a client can only grant permissions that it has.
 //
 // +kubebuilder:rbac:groups=machinist.dev,resources=providers,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=machinist.dev,resources=providers/status,verbs=patch
 //
-// Each object is read before it is compared. The watches are on the metadata of what the operator made.
+// Objects are read to compare them. The watches are on the metadata of objects that the operator created.
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
@@ -12,12 +12,12 @@
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings;clusterroles;clusterrolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,verbs=get;list;watch;create;patch;delete
 //
-// Why a rollout stands is read from its pods, and Auto from the Nodes.
+// The pods show why a rollout is stuck. The Nodes show the type of a Provider with the type Auto.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list
 //
-// What else it makes is in its own namespace. Roles of providers are in kube-system and in the namespaces they work
-// in, too.
+// The operator creates all other objects in its own namespace. Roles of providers are also in kube-system and in the
+// namespaces that the providers serve.
 // +kubebuilder:rbac:groups="",namespace=machinist-system,resources=services;serviceaccounts,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=apps,namespace=machinist-system,resources=deployments,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=policy,namespace=machinist-system,resources=poddisruptionbudgets,verbs=create;patch;delete
@@ -27,8 +27,8 @@
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=machinist-system,resources=leases,verbs=create
 //
-// From here on: what a provider process may do (packages providercontrol and providertarget), for a provider of any
-// name. A test compares the two.
+// All following permissions are those of a provider process with any name (packages providercontrol and
+// providertarget). A test compares them.
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines;machineclasses,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines/status;machineclasses/status,verbs=patch
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines,verbs=delete

@@ -1,15 +1,16 @@
-// Package fence answers one question: is the leader's lease surely still ours? Everything that must happen at most once
-// asks it immediately before it acts, and everything in progress is cancelled when the answer turns to no.
+// Package fence answers one question: does this process surely still hold the leader's Lease? Every action that must
+// happen at most once checks the fence immediately before it acts. When the fence closes, all work in progress is
+// cancelled.
 //
-// The answer is a matter of time, not of callbacks. Guard wraps the lock of the lease and notes, of each renewal of
-// ours that succeeded, the time before its request was sent. Whoever else wants the lease waits a lease duration from
-// the moment at which it saw that renewal, which is later; so for a renew deadline from the noted time, which is
-// shorter than the lease duration, nobody else acts. The fence is open exactly that long.
+// The answer depends on time, not on callbacks. Guard wraps the lock of the Lease. For each successful renewal it notes
+// the time before the request was sent. Another candidate waits for a lease duration from the moment at which it
+// observed that renewal, which is later. The renew deadline is shorter than the lease duration, so no other process
+// acts until the renew deadline has passed since the noted time. The fence is open for exactly that time.
 //
-// Time is Go's monotonic clock, which goes on while the process is stopped (SIGSTOP, a debugger, a throttled cgroup),
-// but stands still while the whole machine is suspended. A controller whose host was suspended may therefore, once it
-// is resumed, take itself for the leader for the rest of the renew deadline, at most. Idempotency tokens and
-// preconditions make harmless what it does in that time.
+// The clock is Go's monotonic clock. It continues while the process is stopped (SIGSTOP, a debugger, a throttled
+// cgroup), but stands still while the whole machine is suspended. After its host was suspended and resumed, a process
+// may therefore wrongly consider itself the leader, for at most the rest of the renew deadline. Idempotency tokens and
+// preconditions make its actions during that time harmless.
 //
-// A fence that closed never opens again: the process ends, and its successor starts from what is written down.
+// A closed fence never opens again. The process ends, and its successor starts from the state in the API server.
 package fence

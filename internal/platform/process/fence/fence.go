@@ -11,10 +11,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrFenced is what every error of a closed fence wraps: the action it guarded was not taken.
-var ErrFenced = errors.New("fenced off: the leader's lease is not surely ours")
+// ErrFenced is wrapped by every error of a closed fence. The guarded action was not carried out.
+var ErrFenced = errors.New("fenced off: this process may no longer hold the leader's Lease")
 
-// Fence says whether this process surely holds the lease. Its methods may be called concurrently.
+// Fence tells whether this process surely holds the Lease. Its methods may be called concurrently.
 type Fence struct {
 	clock    clock.WithTickerAndDelayedExecution
 	deadline time.Duration
@@ -41,8 +41,8 @@ const (
 	unguarded
 )
 
-// New returns the fence of a process that is not the leader yet. It is open from the first renewal that Guard's lock
-// reports until renewDeadline after the latest one. The clock may be nil: the real one.
+// New returns the fence of a process that is not the leader yet. It opens at the first renewal that the lock of Guard
+// reports, and closes renewDeadline after the latest one. A nil clock means the real clock.
 func New(renewDeadline time.Duration, c clock.WithTickerAndDelayedExecution) *Fence {
 	if c == nil {
 		c = clock.RealClock{}
@@ -59,8 +59,8 @@ func AlwaysOpen() *Fence {
 	return f
 }
 
-// Check returns nil while the lease is surely ours, else an error that wraps ErrFenced and says why it is not. What
-// passed the check must be sent at once.
+// Check returns nil while this process surely holds the Lease. Otherwise it returns an error that wraps ErrFenced and
+// names the reason. Send the guarded request immediately after the check.
 func (f *Fence) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +75,7 @@ func (f *Fence) Check() error {
 	return f.reason
 }
 
-// expireLocked closes the fence of a leader whose last renewal is too long ago.
+// expireLocked closes the fence if the last renewal of the leader is older than the deadline.
 func (f *Fence) expireLocked() {
 	if age := f.clock.Since(f.lastRenew); age >= f.deadline {
 		f.closeLocked(lost, fmt.Errorf("%w: last renewed %s ago, the deadline is %s", ErrFenced, age.Round(time.Millisecond),
@@ -83,11 +83,11 @@ func (f *Fence) expireLocked() {
 	}
 }
 
-// Context returns the context from which all work is derived. It is cancelled, with a cause that wraps ErrFenced,
-// when the fence closes for good: not before the election.
+// Context returns the context of all work. It is cancelled when the fence closes for good, with a cause that wraps
+// ErrFenced. It is not cancelled before the election.
 func (f *Fence) Context() context.Context { return f.base }
 
-// With returns a context that ends with parent or when the fence closes for good, whichever comes first.
+// With returns a context that ends with parent or when the fence closes for good, whichever happens first.
 func (f *Fence) With(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(f.base, func() { cancel(context.Cause(f.base)) })
@@ -97,11 +97,11 @@ func (f *Fence) With(parent context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// Lost is closed when the lease was lost; a release does not close it.
+// Lost returns a channel that is closed when the Lease was lost. A release does not close it.
 func (f *Fence) Lost() <-chan struct{} { return f.lost }
 
-// closed returns why the fence closed for good, nil if it did not. In a process that was stopped, the elector may ask
-// before the fence's own timer fires.
+// closed returns the reason why the fence closed for good, or nil if it did not. When a stopped process continues, the
+// elector may call closed before the fence's own timer fires.
 func (f *Fence) closed() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,13 +111,13 @@ func (f *Fence) closed() error {
 	return f.reason
 }
 
-// renewed notes a successful renewal whose request was sent after the given time. It cannot open a fence that closed
+// renewed notes a successful renewal whose request was sent at or after a time. It does not open a fence that closed
 // for good.
 func (f *Fence) renewed(sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state == leading {
-		// The answer may come after the deadline and before anybody asked.
+		// The answer may arrive after the deadline, before any other call noticed the deadline.
 		f.expireLocked()
 	}
 	if f.state != notYetLeading && f.state != leading {
@@ -127,21 +127,21 @@ func (f *Fence) renewed(sent time.Time) {
 	if f.timer != nil {
 		f.timer.Stop()
 	}
-	// The check runs in a goroutine of its own because a fake clock calls back with its lock held.
+	// The check runs in its own goroutine, because a fake clock calls back with its lock held.
 	f.timer = f.clock.AfterFunc(f.deadline-f.clock.Since(sent), func() { go func() { _ = f.Check() }() })
 }
 
-// lose closes the fence for good if it is open, because of what was seen.
-func (f *Fence) lose(seen string) {
+// lose closes an open fence for good, for the given reason.
+func (f *Fence) lose(reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state == leading {
-		f.closeLocked(lost, fmt.Errorf("%w: %s", ErrFenced, seen))
+		f.closeLocked(lost, fmt.Errorf("%w: %s", ErrFenced, reason))
 	}
 }
 
-// release closes the fence for good, at our own will. A lease that ran out is lost anyway: in a process that was
-// frozen, the elector may see that before the fence's own timer does.
+// release closes the fence for good because this process gives up the Lease. An expired Lease counts as lost instead:
+// in a process that was frozen, the elector may notice the expiry before the fence's own timer.
 func (f *Fence) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,8 +164,9 @@ func (f *Fence) closeLocked(to state, reason error) {
 	}
 }
 
-// Transport returns a transport that asks the fence immediately before every request that may change something (any
-// method but GET, HEAD and OPTIONS), retries of the client included. A client made with it cannot forget the fence.
+// Transport returns a transport that checks the fence immediately before each request that may change something (any
+// method except GET, HEAD and OPTIONS), including retries of the client. A client with this transport cannot bypass the
+// fence.
 func Transport(next http.RoundTripper, f *Fence) http.RoundTripper {
 	return transport{next: next, fence: f}
 }

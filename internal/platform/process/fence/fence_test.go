@@ -19,10 +19,10 @@ const deadline = 10 * time.Second
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-// lease is a lock whose requests take the time and end as a test says.
+// lease is a lock whose requests take the time and have the result that a test sets.
 type lease struct {
 	clock   *clocktesting.FakeClock
-	took    time.Duration // until the API server has applied a write and answered
+	took    time.Duration // from sending a write until the answer
 	err     error
 	holder  string
 	writes  []resourcelock.LeaderElectionRecord
@@ -78,14 +78,14 @@ func elected(t *testing.T) (*Fence, *Lock, *lease) {
 func mustBeOpen(t *testing.T, f *Fence) {
 	t.Helper()
 	if err := f.Check(); err != nil {
-		t.Fatalf("fence is closed: %v", err)
+		t.Fatalf("the fence is closed: %v", err)
 	}
 	if err := f.Context().Err(); err != nil {
 		t.Fatalf("work is cancelled while the fence is open: %v", context.Cause(f.Context()))
 	}
 }
 
-// mustBeLost checks that the fence closed and that it reported everybody.
+// mustBeLost checks that the fence is closed and that Context and Lost report that.
 func mustBeLost(t *testing.T, f *Fence) {
 	t.Helper()
 	if err := f.Check(); !errors.Is(err, ErrFenced) {
@@ -94,7 +94,8 @@ func mustBeLost(t *testing.T, f *Fence) {
 	mustReport(t, f)
 }
 
-// mustReport waits for the fence to close without asking it, as work does that is only reported by its context.
+// mustReport waits until Context and Lost report that the fence is closed. It does not call Check, like work that only
+// observes its context.
 func mustReport(t *testing.T, f *Fence) {
 	t.Helper()
 	select {
@@ -112,7 +113,7 @@ func mustReport(t *testing.T, f *Fence) {
 	}
 }
 
-func TestBeforeTheElectionNothingMayBeDoneAndNothingIsCancelled(t *testing.T) {
+func TestBeforeTheElectionTheFenceIsClosedAndNothingIsCancelled(t *testing.T) {
 	f, lock, api := setUp(t)
 	api.holder = "them"
 	if _, _, err := lock.Get(t.Context()); err != nil {
@@ -123,12 +124,12 @@ func TestBeforeTheElectionNothingMayBeDoneAndNothingIsCancelled(t *testing.T) {
 		t.Errorf("Check() = %v, want ErrFenced", err)
 	}
 	if err := f.Context().Err(); err != nil {
-		t.Errorf("a candidate's context ended: %v", err)
+		t.Errorf("the context of a candidate ended: %v", err)
 	}
 }
 
 // Rule: lease-counts-from-send.
-func TestTheFenceClosesADeadlineAfterTheLastRenewalAndNotBefore(t *testing.T) {
+func TestTheFenceClosesExactlyADeadlineAfterTheLastRenewal(t *testing.T) {
 	f, lock, api := elected(t)
 	for range 5 {
 		api.clock.Step(deadline - time.Millisecond)
@@ -143,7 +144,7 @@ func TestTheFenceClosesADeadlineAfterTheLastRenewalAndNotBefore(t *testing.T) {
 	mustBeLost(t, f)
 }
 
-func TestWorkIsCancelledByTheFencesOwnTimer(t *testing.T) {
+func TestTheTimerOfTheFenceCancelsWork(t *testing.T) {
 	f, lock, api := elected(t)
 	api.clock.Step(deadline / 2)
 	if err := lock.Update(t.Context(), ours); err != nil {
@@ -156,7 +157,7 @@ func TestWorkIsCancelledByTheFencesOwnTimer(t *testing.T) {
 }
 
 // Rule: lease-counts-from-send.
-func TestTheTimeBeforeTheRequestCounts(t *testing.T) {
+func TestTheDeadlineCountsFromTheTimeBeforeTheRequest(t *testing.T) {
 	f, lock, api := elected(t)
 	api.took = 4 * time.Second
 	if err := lock.Update(t.Context(), ours); err != nil {
@@ -168,7 +169,7 @@ func TestTheTimeBeforeTheRequestCounts(t *testing.T) {
 	mustBeLost(t, f)
 }
 
-func TestARenewalAnsweredAfterTheDeadlineComesTooLate(t *testing.T) {
+func TestARenewalAnsweredAfterTheDeadlineDoesNotCount(t *testing.T) {
 	f, lock, api := elected(t)
 	api.clock.Step(deadline - time.Second)
 	api.took = 2 * time.Second
@@ -179,7 +180,7 @@ func TestARenewalAnsweredAfterTheDeadlineComesTooLate(t *testing.T) {
 func TestAFailedRenewalDoesNotCount(t *testing.T) {
 	f, lock, api := elected(t)
 	api.clock.Step(deadline - time.Second)
-	api.err = context.DeadlineExceeded // It may have been applied; that is not sure.
+	api.err = context.DeadlineExceeded // The renewal may have been applied or not.
 	if err := lock.Update(t.Context(), ours); err == nil {
 		t.Fatal("no error")
 	}
@@ -188,7 +189,7 @@ func TestAFailedRenewalDoesNotCount(t *testing.T) {
 	mustBeLost(t, f)
 }
 
-func TestNotBeingInTheLeaseClosesTheFenceAtOnce(t *testing.T) {
+func TestTheFenceClosesAtOnceIfTheLeaseHasAnotherHolder(t *testing.T) {
 	for name, change := range map[string]func(*lease){
 		"another holder": func(l *lease) { l.holder = "them" },
 		"no holder":      func(l *lease) { l.holder = "" },
@@ -203,14 +204,14 @@ func TestNotBeingInTheLeaseClosesTheFenceAtOnce(t *testing.T) {
 	}
 }
 
-func TestSeeingOurselvesInTheLeaseChangesNothing(t *testing.T) {
+func TestReadingTheLeaseDoesNotRenewIt(t *testing.T) {
 	f, lock, api := elected(t)
 	api.clock.Step(deadline / 2)
 	if _, _, err := lock.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	mustBeOpen(t, f)
-	api.clock.Step(deadline / 2) // Reading is not renewing.
+	api.clock.Step(deadline / 2)
 	mustBeLost(t, f)
 }
 
@@ -229,17 +230,17 @@ func TestAProcessThatLostTheLeaseNeitherRenewsNorReleasesIt(t *testing.T) {
 		t.Errorf("Release() = %v", err)
 	}
 	if len(api.writes) != written {
-		t.Errorf("written after the loss: %v", api.writes[written:])
+		t.Errorf("the process wrote after it lost the Lease: %v", api.writes[written:])
 	}
 	mustBeLost(t, f)
 }
 
-// lateClock is the clock of a process that was frozen: time has passed, and none of its timers has fired yet.
+// lateClock is the clock of a process that was frozen: time has passed, but none of its timers has fired yet.
 type lateClock struct{ *clocktesting.FakeClock }
 
 func (c lateClock) AfterFunc(time.Duration, func()) clock.Timer { return c.NewTimer(time.Hour) }
 
-func TestAReleaseThatComesBeforeTheTimerFindsTheLeaseLost(t *testing.T) {
+func TestAReleaseBeforeTheTimerDetectsTheLostLease(t *testing.T) {
 	api := &lease{clock: clocktesting.NewFakeClock(time.Now())}
 	f := New(deadline, lateClock{api.clock})
 	lock := f.Guard(api)
@@ -252,7 +253,7 @@ func TestAReleaseThatComesBeforeTheTimerFindsTheLeaseLost(t *testing.T) {
 		t.Errorf("Release() = %v", err)
 	}
 	if len(api.writes) != written {
-		t.Errorf("written after the loss: %v", api.writes[written:])
+		t.Errorf("the process wrote after it lost the Lease: %v", api.writes[written:])
 	}
 	mustBeLost(t, f)
 }
@@ -261,7 +262,7 @@ func TestReleaseClosesTheFenceBeforeItReleasesTheLease(t *testing.T) {
 	f, lock, api := elected(t)
 	api.err = errors.New("the API server is unreachable")
 	if err := lock.Release(t.Context()); err == nil || !strings.Contains(err.Error(), "ns/lease") {
-		t.Errorf("Release() = %v, want an error that names the lease", err)
+		t.Errorf("Release() = %v, want an error that names the Lease", err)
 	}
 	if err := f.Check(); !errors.Is(err, ErrFenced) {
 		t.Errorf("Check() = %v after a release that failed, want ErrFenced", err)
@@ -279,7 +280,7 @@ func TestReleaseClosesTheFenceBeforeItReleasesTheLease(t *testing.T) {
 	}
 	select {
 	case <-f.Lost():
-		t.Error("a released lease counts as lost")
+		t.Error("a released Lease counts as lost")
 	default:
 	}
 	if err := lock.Update(t.Context(), ours); !errors.Is(err, ErrFenced) {
@@ -287,7 +288,7 @@ func TestReleaseClosesTheFenceBeforeItReleasesTheLease(t *testing.T) {
 	}
 }
 
-func TestReleaseLeavesAnotherHoldersLeaseAlone(t *testing.T) {
+func TestReleaseDoesNotChangeTheLeaseOfAnotherHolder(t *testing.T) {
 	_, lock, api := setUp(t)
 	api.holder = "them"
 	if err := lock.Release(t.Context()); err != nil {
@@ -298,7 +299,7 @@ func TestReleaseLeavesAnotherHoldersLeaseAlone(t *testing.T) {
 	}
 }
 
-func TestReleaseIsRepeatedWhenARenewalOnItsWayCameFirst(t *testing.T) {
+func TestReleaseIsRepeatedAfterAConflict(t *testing.T) {
 	_, lock, api := elected(t)
 	conflicts := 2
 	lock.Interface = conflicting{api, &conflicts}
@@ -323,19 +324,19 @@ func (c conflicting) Update(ctx context.Context, r resourcelock.LeaderElectionRe
 	return c.lease.Update(ctx, r)
 }
 
-func TestTheElectorCannotWriteForAnybodyElse(t *testing.T) {
+func TestTheElectorCannotWriteAnotherHolder(t *testing.T) {
 	f, lock, api := elected(t)
 	written := len(api.writes)
 	if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err == nil {
-		t.Error("the elector released the lease itself")
+		t.Error("the elector released the Lease")
 	}
 	if len(api.writes) != written {
-		t.Errorf("written: %v", api.writes[written:])
+		t.Errorf("the elector wrote %v", api.writes[written:])
 	}
 	mustBeOpen(t, f)
 }
 
-func TestWithEndsWithTheFenceOrItsParent(t *testing.T) {
+func TestWithEndsWithTheFenceOrTheParent(t *testing.T) {
 	f, _, api := elected(t)
 	byParent, cancel := context.WithCancel(t.Context())
 	first, stopFirst := f.With(byParent)
@@ -345,7 +346,7 @@ func TestWithEndsWithTheFenceOrItsParent(t *testing.T) {
 	cancel()
 	<-first.Done()
 	if second.Err() != nil {
-		t.Fatal("a context ended with another one's parent")
+		t.Fatal("a context ended with the parent of another context")
 	}
 	api.clock.Step(deadline)
 	<-second.Done()
@@ -354,7 +355,7 @@ func TestWithEndsWithTheFenceOrItsParent(t *testing.T) {
 	}
 }
 
-func TestWithoutElectionTheFenceIsOpen(t *testing.T) {
+func TestTheFenceIsOpenWithoutLeaderElection(t *testing.T) {
 	mustBeOpen(t, AlwaysOpen())
 }
 
@@ -366,7 +367,7 @@ func (r *recordedTransport) RoundTrip(request *http.Request) (*http.Response, er
 }
 
 // Rule: writes-check-lease.
-func TestNoWriteGetsPastAClosedFence(t *testing.T) {
+func TestTransportStopsWritesIfTheFenceIsClosed(t *testing.T) {
 	f, _, api := elected(t)
 	sent := &recordedTransport{}
 	c := http.Client{Transport: Transport(sent, f)}
@@ -395,7 +396,7 @@ func TestNoWriteGetsPastAClosedFence(t *testing.T) {
 		}
 	}
 	if err := do(http.MethodGet); err != nil {
-		t.Errorf("reading is allowed: %v", err)
+		t.Errorf("%s: %v, want it allowed", http.MethodGet, err)
 	}
 	if len(sent.sent) != 1 || sent.sent[0] != http.MethodGet {
 		t.Errorf("sent: %v", sent.sent)

@@ -9,43 +9,44 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Joint is the lock of a process that shares its work with others: it holds a lease of its own, and together with the
-// others a common one, whose holder is the name of their group. Each of them renews the common lease whenever it renews
-// its own, so that both are held, or it does not lead.
+// Joint is the lock of a process that divides the work with others. Each process holds its own Lease. Together they
+// hold a common Lease, whose holder is the name of their group. A process renews the common Lease whenever it renews
+// its own, and leads only while both are held.
 //
-// Whoever divides the work in another way is another group, or, where one process does all of it, a holder like any
-// other. None of them acts until the common lease of the last has run out, which is after the last renewal of any
-// member; and no member acts longer than it renewed both.
+// Processes that divide the work differently belong to another group. A process that does all the work is an ordinary
+// holder of the common Lease. Neither can act until the common Lease of the previous group has expired. That happens
+// only after the last renewal of any of its members, and no member acts longer than it renewed both Leases.
 //
-// A released lease of its own lets the successor in at once. The common lease is never released, because a member does
-// not know whether others still need it: it runs out.
+// A member releases its own Lease, so that its successor can lead at once. The common Lease is never released, because
+// a member does not know whether other members still need it. It expires.
 type Joint struct {
-	// own and common are read and written by this lock only. The identity of common is the group's name.
+	// own and common are only used by this lock. The identity of common is the name of the group.
 	own, common resourcelock.Interface
 
-	// ownFound says that the lease of its own is there, and seen is the common one as Get read it last or as it was
-	// written since; nil where it is missing.
+	// ownFound means that the member's own Lease exists. seen is the common Lease as Get read it last or as it was written
+	// since, or nil if it does not exist.
 	ownFound bool
 	seen     *resourcelock.LeaderElectionRecord
 }
 
-// NewJoint returns the lock for a member whose own lease is own, of the group that common has as its identity: others
-// hold it in the same name. It is for one elector.
+// NewJoint returns the lock of a member with its own Lease, of the group that is the holder of common. Other members
+// hold common with the same identity. The lock is for one elector.
 func NewJoint(own, common *Lease) *Joint {
 	common.shared = true
 	return &Joint{own: own, common: common}
 }
 
-// errOthers is for a common lease that the group does not hold.
-var errOthers = errors.New("others have the common lease")
+// errOthers is the error if the group does not hold the common Lease.
+var errOthers = errors.New("the common Lease has another holder")
 
-// Get implements resourcelock.Interface. While the common lease is another's, that is what it shows: the elector then
-// waits for its end as it does for any. Without a common lease there is none of its own either.
+// Get implements resourcelock.Interface. While another holder has the common Lease, Get returns that record, so that
+// the elector waits until it expires. If the common Lease does not exist, Get reports that the member's own Lease does
+// not exist either.
 func (j *Joint) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	common, commonRaw, err := j.common.Get(ctx)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
-		return nil, nil, fmt.Errorf("read the common lease %s: %w", j.common.Describe(), err)
+		return nil, nil, fmt.Errorf("read the common Lease %s: %w", j.common.Describe(), err)
 	}
 	own, ownRaw, ownErr := j.own.Get(ctx)
 	if ownErr != nil && !apierrors.IsNotFound(ownErr) {
@@ -56,7 +57,8 @@ func (j *Joint) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	case missing:
 		return nil, nil, err
 	case common.HolderIdentity == j.own.Identity():
-		// Somebody wrote our own name where the group's belongs. The elector would take that for a lease of ours.
+		// Another client wrote this process as the holder instead of the group. The elector would treat that record as its
+		// own Lease.
 		common.HolderIdentity = notReleased
 		return common, commonRaw, nil
 	case common.HolderIdentity != "" && common.HolderIdentity != j.common.Identity():
@@ -65,14 +67,14 @@ func (j *Joint) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return own, ownRaw, ownErr
 }
 
-// Create implements resourcelock.Interface: it makes the lease of its own. Where only the common one was missing, the
-// other is not taken from whoever holds it.
+// Create implements resourcelock.Interface. It creates the member's own Lease. If that Lease exists and only the common
+// Lease did not, Create fails, because the existing Lease may have another holder.
 func (j *Joint) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if err := j.hold(ctx, record); err != nil {
 		return err
 	}
 	if j.ownFound {
-		return fmt.Errorf("lease %s is there already", j.own.Describe())
+		return fmt.Errorf("create Lease %s: it exists already", j.own.Describe())
 	}
 	return j.createOwn(ctx, record)
 }
@@ -83,8 +85,8 @@ func (j *Joint) createOwn(ctx context.Context, record resourcelock.LeaderElectio
 	return err
 }
 
-// Update implements resourcelock.Interface: it takes or renews both leases, the common one first. A record without a
-// holder releases the lease of its own alone.
+// Update implements resourcelock.Interface. It acquires or renews both Leases, the common one first. A record without a
+// holder releases only the member's own Lease.
 func (j *Joint) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
 		return j.own.Update(ctx, record)
@@ -98,7 +100,7 @@ func (j *Joint) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	return j.own.Update(ctx, record)
 }
 
-// hold has the group hold the common lease from after its call on.
+// hold makes the group hold the common Lease, with a renewal that began after the call.
 func (j *Joint) hold(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	record.HolderIdentity = j.common.Identity()
 	var err error
@@ -108,20 +110,21 @@ func (j *Joint) hold(ctx context.Context, record resourcelock.LeaderElectionReco
 	case j.seen.HolderIdentity == j.common.Identity():
 		err = j.renewCommon(ctx, record)
 	default:
-		// The elector saw it run out, or free. If anybody wrote it since, this fails.
+		// The elector saw that the Lease expired or is free. If another client wrote it since, the update fails.
 		record.LeaderTransitions = j.seen.LeaderTransitions + 1
 		err = j.common.Update(ctx, record)
 	}
 	if err != nil {
-		return fmt.Errorf("hold the common lease %s: %w", j.common.Describe(), err)
+		return fmt.Errorf("hold the common Lease %s: %w", j.common.Describe(), err)
 	}
 	j.seen = &record
 	return nil
 }
 
-// renewCommon renews the common lease. If another member does so at the same time, that is as good: what counts is that
-// it was renewed after this began, and so it is read first. Others that hold it are an error each time: only Get may
-// lead to taking it from them, because only of what Get shows does the elector know for how long it stood still.
+// renewCommon renews the common Lease. If another member renews it at the same time, that is sufficient, because the
+// Lease was read first and so the renewal happened after the call. If the Lease has another holder, renewCommon always
+// fails. Only Get may lead to acquiring it from another holder, because the elector only knows how long the records
+// that Get returned have been unchanged.
 func (j *Joint) renewCommon(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	read, err := j.readOurs(ctx)
 	if err != nil {
@@ -135,7 +138,7 @@ func (j *Joint) renewCommon(ctx context.Context, record resourcelock.LeaderElect
 	return err
 }
 
-// readOurs reads the common lease, which the group must hold.
+// readOurs reads the common Lease and fails if the group does not hold it.
 func (j *Joint) readOurs(ctx context.Context) (*resourcelock.LeaderElectionRecord, error) {
 	record, _, err := j.common.Get(ctx)
 	if err == nil && record.HolderIdentity != j.common.Identity() {

@@ -12,14 +12,14 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// store has leases, and refuses writes that were made from an older version.
+// store is an API server with Leases. It refuses writes from an older version.
 type store struct {
 	coordinationclient.LeaseInterface
 	leases   map[string]coordinationv1.Lease
 	revision int
-	// taken has the names of the leases that a process has had.
+	// taken contains the names of the Leases that have ever existed.
 	taken map[string]bool
-	// beforeUpdate is called with the name before an update is judged.
+	// beforeUpdate is called with the name of the Lease before an update is checked.
 	beforeUpdate func(name string)
 }
 
@@ -40,7 +40,7 @@ func (s *store) put(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l.DeepCopy()
 }
 
-// first is what Lease.First does with a record that outlives the leases.
+// first implements Lease.First with a record that outlives the Leases.
 func (s *store) first(name string) bool {
 	first := !s.taken[name]
 	s.taken[name] = true
@@ -92,11 +92,11 @@ func newStore() *store {
 	return &store{leases: map[string]coordinationv1.Lease{}, taken: map[string]bool{}}
 }
 
-// acquired has a member get its lease where there is none.
+// acquired makes a member acquire its Lease, which must not exist yet.
 func acquired(t *testing.T, j *Joint) {
 	t.Helper()
 	if _, _, err := j.Get(t.Context()); !apierrors.IsNotFound(err) {
-		t.Fatalf("Get() = %v, want that there is none", err)
+		t.Fatalf("Get() = %v, want not found", err)
 	}
 	if err := j.Create(t.Context(), by(j.Identity())); err != nil {
 		t.Fatal(err)
@@ -117,37 +117,37 @@ func TestMembersHoldTheCommonLeaseTogether(t *testing.T) {
 		}
 	}
 	if s.holder("common") != "2-shards" || s.holder("shard-0") != "a" || s.holder("shard-1") != "b" {
-		t.Errorf("the leases are %v", s.leases)
+		t.Errorf("the Leases are %v", s.leases)
 	}
 }
 
 // Rule: shards-agree-on-their-number.
-func TestAMemberSeesWhoeverElseHoldsTheCommonLease(t *testing.T) {
+func TestAMemberSeesAnotherHolderOfTheCommonLease(t *testing.T) {
 	s := newStore()
-	whole := s.lock("common", "whole")
-	if err := whole.Create(t.Context(), by("whole")); err != nil {
+	unsharded := s.lock("common", "unsharded")
+	if err := unsharded.Create(t.Context(), by("unsharded")); err != nil {
 		t.Fatal(err)
 	}
 	a := s.member("0", "a", "2-shards")
 	record, first, err := a.Get(t.Context())
-	if err != nil || record.HolderIdentity != "whole" {
+	if err != nil || record.HolderIdentity != "unsharded" {
 		t.Fatalf("Get() = %+v, %v, want the other holder", record, err)
 	}
-	if err := whole.Update(t.Context(), by("whole")); err != nil {
+	if err := unsharded.Update(t.Context(), by("unsharded")); err != nil {
 		t.Fatal(err)
 	}
 	if _, second, err := a.Get(t.Context()); err != nil || string(first) == string(second) {
-		t.Errorf("a renewal of the other is no change: %s, %v", second, err)
+		t.Errorf("a member sees no change after a renewal of the other holder: %s, %v", second, err)
 	}
-	// It has run out: both leases are taken.
+	// The common Lease has expired, so the member acquires both.
 	if err := a.Update(t.Context(), by("a")); err != nil {
 		t.Fatal(err)
 	}
 	if s.holder("common") != "2-shards" || s.holder("shard-0") != "a" {
-		t.Errorf("the leases are %v", s.leases)
+		t.Errorf("the Leases are %v", s.leases)
 	}
-	if err := whole.Update(t.Context(), by("whole")); !apierrors.IsConflict(err) {
-		t.Errorf("the former holder renewed: %v", err)
+	if err := unsharded.Update(t.Context(), by("unsharded")); !apierrors.IsConflict(err) {
+		t.Errorf("Update() of the former holder = %v, want a conflict", err)
 	}
 }
 
@@ -166,18 +166,18 @@ func TestAMemberThatLostTheCommonLeaseRenewsNothing(t *testing.T) {
 	before := s.revision
 	for range 2 {
 		if err := a.Update(t.Context(), by("a")); err == nil {
-			t.Error("a member renewed without its group")
+			t.Error("a member renewed although its group does not hold the common Lease")
 		}
 	}
 	if s.revision != before || s.holder("common") != "3-shards" {
-		t.Errorf("it wrote: %v", s.leases)
+		t.Errorf("the member wrote a Lease: %v", s.leases)
 	}
 	if record, _, err := a.Get(t.Context()); err != nil || record.HolderIdentity != "3-shards" {
 		t.Errorf("Get() = %+v, %v, want the other group", record, err)
 	}
 }
 
-func TestTwoMembersThatRenewAtOnceBothSucceed(t *testing.T) {
+func TestTwoMembersCanRenewAtTheSameTime(t *testing.T) {
 	s := newStore()
 	a, b := s.member("0", "a", "2-shards"), s.member("1", "b", "2-shards")
 	acquired(t, a)
@@ -196,7 +196,7 @@ func TestTwoMembersThatRenewAtOnceBothSucceed(t *testing.T) {
 }
 
 // Rule: shards-agree-on-their-number.
-func TestAMemberReleasesItsOwnLeaseOnly(t *testing.T) {
+func TestAMemberReleasesOnlyItsOwnLease(t *testing.T) {
 	s := newStore()
 	a := s.member("0", "a", "2-shards")
 	acquired(t, a)
@@ -204,18 +204,18 @@ func TestAMemberReleasesItsOwnLeaseOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.holder("shard-0") != "" || s.holder("common") != "2-shards" {
-		t.Errorf("the leases are %v", s.leases)
+		t.Errorf("the Leases are %v", s.leases)
 	}
 }
 
-func TestALeaseIsNotTakenFromItsHolderBecauseTheCommonOneIsMissing(t *testing.T) {
+func TestAMissingCommonLeaseDoesNotFreeTheLeaseOfAMember(t *testing.T) {
 	s := newStore()
 	a, successor := s.member("0", "a", "2-shards"), s.member("0", "successor", "2-shards")
 	acquired(t, a)
 	delete(s.leases, "common")
 	shows(t, successor, notReleased, 0)
 	if err := successor.Create(t.Context(), by("successor")); err == nil || s.holder("shard-0") != "a" {
-		t.Errorf("the lease is held by %s: %v", s.holder("shard-0"), err)
+		t.Errorf("the Lease is held by %s: %v", s.holder("shard-0"), err)
 	}
 	if record, _, err := successor.Get(t.Context()); err != nil || record.HolderIdentity != "a" {
 		t.Errorf("Get() = %+v, %v, want the holder", record, err)

@@ -9,7 +9,7 @@ import (
 )
 
 // A process that was stopped for longer than its deadline may reach its next renewal before the fence's timer fires. A
-// renewal would keep its successor waiting for another lease duration.
+// renewal would make its successor wait for another lease duration.
 //
 // Rule: lease-counts-from-send.
 func TestALeaderThatIsResumedAfterItsDeadlineDoesNotRenew(t *testing.T) {
@@ -25,7 +25,7 @@ func TestALeaderThatIsResumedAfterItsDeadlineDoesNotRenew(t *testing.T) {
 		t.Errorf("Update() = %v, want ErrFenced", err)
 	}
 	if len(api.writes) != written {
-		t.Errorf("written after the deadline: %v", api.writes[written:])
+		t.Errorf("the process wrote after its deadline: %v", api.writes[written:])
 	}
 	mustBeLost(t, f)
 }

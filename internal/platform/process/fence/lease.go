@@ -15,51 +15,52 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lease is the lock of a Lease object. Unlike resourcelock.LeaseLock, it shows the elector each write as a change: that
-// one shows what is in the lease, times in whole seconds, so that a renewal may look like the one before. Whoever waits
-// would not see it, and take over while the leader counts on it.
+// Lease is the lock of a Lease object. Unlike resourcelock.LeaseLock, it shows each write to the elector as a change.
+// LeaseLock only shows the content of the Lease, with times in whole seconds, so a renewal may look like the previous
+// one. A candidate would then not notice the renewal, and take over while the leader still relies on the Lease.
 //
-// Anybody with the right to write the lease may change it while its holder counts on it, and the holder sees that at
-// its next renewal only. So a lease that its holder did not release is shown as one that is held, for a lease duration
-// from that change: one without a holder, one that was deleted, and one in our name that we did not take. The duration
-// in it counts within bounds.
+// Any client with the right to write the Lease may change it while its holder relies on it, and the holder notices that
+// only at its next renewal. So a Lease that its holder did not release counts as held for another lease duration. That
+// is a deleted Lease, a Lease without a holder, or one that names this process although it did not acquire the Lease.
+// The duration in the Lease only counts within bounds.
 type Lease struct {
-	// Client is for the namespace of the lease.
+	// Client is the client for the namespace of the Lease.
 	Client coordinationclient.LeaseInterface
-	// Namespace and Name of the lease.
+	// Namespace and Name are those of the Lease.
 	Namespace, Name string
-	// Holder is who gets it.
+	// Holder is the identity under which this process holds the Lease.
 	Holder string
-	// Duration is the lease duration of our own election: no lease of another is over earlier.
+	// Duration is the lease duration of this process's election. A Lease of another holder never expires earlier.
 	Duration time.Duration
-	// Labels are set on it at each write, in addition to others that it has.
+	// Labels are set on the Lease at each write. Other labels of the Lease remain.
 	Labels map[string]string
-	// First reports whether no process has held the lease yet, and records that one does from now on: of all callers it
-	// answers true to one only. Without it, a lease that does not exist always counts as deleted.
+	// First reports whether no process has ever held the Lease, and records that one does from now on. It returns true
+	// only once for all callers. If First is nil, a Lease that does not exist always counts as deleted.
 	First func(context.Context) (bool, error)
 
-	// shared says that others hold it in the same name, as the members of a group do.
+	// shared means that several processes hold the Lease with the same identity, as the members of a group do.
 	shared bool
-	// known is as it was read or written last; nil if it was not there.
+	// known is the Lease as it was read or written last, or nil if it did not exist.
 	known *coordinationv1.Lease
-	// others is as somebody else held it when it was read last; nil if nobody did.
+	// others is the record that was read last if another holder was in it, else nil.
 	others *resourcelock.LeaderElectionRecord
-	// asked says that we have asked for it since somebody else had it, and were not surely refused.
-	asked bool
+	// requested means that this process tried to acquire the Lease since another holder had it, and that the attempt may
+	// have succeeded.
+	requested bool
 }
 
-// LongestDuration is the longest lease duration that is believed. With a longer one in its lease, a process that died
-// would keep all others waiting.
+// LongestDuration is the longest duration of another holder's Lease that counts. With a longer one, a process that died
+// could make all others wait.
 const LongestDuration = 5 * time.Minute
 
-// notReleased is shown as the holder of a lease that has none, or a wrong one, and was not released.
-const notReleased = "somebody whose name was overwritten"
+// notReleased is shown as the holder of a Lease that was not released and has no holder or a wrong one.
+const notReleased = "a holder whose identity was overwritten"
 
 // Get implements resourcelock.Interface.
 func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.known = nil
 	read, err := l.Client.Get(ctx, l.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !l.asked {
+	if apierrors.IsNotFound(err) && !l.requested {
 		return l.missing(ctx, err)
 	}
 	if err != nil {
@@ -70,18 +71,18 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	record := l.shown(resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec))
 	l.others = nil
 	if record.HolderIdentity != "" && record.HolderIdentity != l.Holder {
-		l.others, l.asked = record, false
+		l.others, l.requested = record, false
 	}
 	return record, version, nil
 }
 
-// missing returns what is shown of a lease that does not exist and is not ours: its last holder may still count on it,
-// also where this process never read it. Only a lease that no process has held yet is not found.
+// missing returns the record that the elector sees if the Lease does not exist. The last holder may still rely on the
+// Lease, even if this process never read it. Only a Lease that no process has ever held counts as not found.
 func (l *Lease) missing(ctx context.Context, notFound error) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if l.others == nil && l.First != nil {
 		first, err := l.First(ctx)
 		if err != nil {
-			return nil, nil, fmt.Errorf("find out whether lease %s was deleted: %w", l.Describe(), err)
+			return nil, nil, fmt.Errorf("check whether Lease %s was deleted: %w", l.Describe(), err)
 		}
 		if first {
 			return nil, nil, notFound
@@ -93,10 +94,10 @@ func (l *Lease) missing(ctx context.Context, notFound error) (*resourcelock.Lead
 	return l.others, []byte("deleted"), nil
 }
 
-// shown returns what the elector may believe of what is in the lease.
+// shown returns the record that the elector sees for the record in the Lease.
 func (l *Lease) shown(record *resourcelock.LeaderElectionRecord) *resourcelock.LeaderElectionRecord {
 	if record.HolderIdentity == "" && !isReleased(record) ||
-		record.HolderIdentity == l.Holder && !l.shared && !l.asked {
+		record.HolderIdentity == l.Holder && !l.shared && !l.requested {
 		record.HolderIdentity = notReleased
 	}
 	if record.HolderIdentity != "" {
@@ -106,45 +107,45 @@ func (l *Lease) shown(record *resourcelock.LeaderElectionRecord) *resourcelock.L
 	return record
 }
 
-// isReleased reports whether a lease without a holder is as Lock.Release, and client-go's elector, write it.
+// isReleased reports whether a record without a holder was written by Lock.Release or by the elector of client-go.
 func isReleased(record *resourcelock.LeaderElectionRecord) bool {
 	return record.LeaseDurationSeconds == releasedSeconds && record.AcquireTime.Equal(&record.RenewTime)
 }
 
-// releasedSeconds is the duration in a lease that was released.
+// releasedSeconds is the duration in a released Lease.
 const releasedSeconds = 1
 
 // Create implements resourcelock.Interface.
 func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.known = nil
-	made, err := l.Client.Create(ctx, &coordinationv1.Lease{
+	created, err := l.Client.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name, Labels: l.Labels},
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record),
 	}, metav1.CreateOptions{})
-	l.ask(err)
+	l.noteRequest(err)
 	if err != nil {
 		return err
 	}
-	l.known, l.others = made, nil
+	l.known, l.others = created, nil
 	return nil
 }
 
-// ask notes the answer to a request that makes the lease ours.
-func (l *Lease) ask(answer error) {
-	l.asked = l.asked || !apierrors.IsConflict(answer) && !apierrors.IsAlreadyExists(answer)
+// noteRequest notes the result of a request to acquire the Lease.
+func (l *Lease) noteRequest(err error) {
+	l.requested = l.requested || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err)
 }
 
-// Update implements resourcelock.Interface. It fails if anybody wrote the lease since it was read or written here. A
-// lease that was deleted is made again.
+// Update implements resourcelock.Interface. It fails if the Lease was written by another client since this Lease last
+// read or wrote it. It creates a deleted Lease again.
 func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.LeaderTransitions < 0 || record.LeaderTransitions > math.MaxInt32 {
-		record.LeaderTransitions = 0 // The API server would refuse what comes after the greatest number.
+		record.LeaderTransitions = 0 // The API server refuses a number that does not fit into an int32.
 	}
 	if l.known == nil && l.others != nil {
 		return l.Create(ctx, record)
 	}
 	if l.known == nil {
-		return errors.New("the lease was not read")
+		return errors.New("update a Lease that was not read before")
 	}
 	changed := l.known.DeepCopy()
 	changed.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)
@@ -154,7 +155,7 @@ func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	maps.Copy(changed.Labels, l.Labels)
 	written, err := l.Client.Update(ctx, changed, metav1.UpdateOptions{})
 	if record.HolderIdentity != "" {
-		l.ask(err)
+		l.noteRequest(err)
 	}
 	if err != nil {
 		return err

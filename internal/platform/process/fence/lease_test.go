@@ -10,20 +10,21 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-func leasesOf() (us, them *Lease) {
+// twoLeases returns the locks of two holders for the same Lease.
+func twoLeases() (us, them *Lease) {
 	s := newStore()
 	us, them = s.lock("lease", "us"), s.lock("lease", "them")
 	us.Labels, them.Labels = map[string]string{"a": "b"}, map[string]string{"a": "b"}
 	return us, them
 }
 
-func TestALeaseIsMadeReadAndTaken(t *testing.T) {
-	us, them := leasesOf()
+func TestALeaseIsCreatedReadAndAcquired(t *testing.T) {
+	us, them := twoLeases()
 	if _, _, err := us.Get(t.Context()); !apierrors.IsNotFound(err) {
-		t.Fatalf("Get() = %v before there is one", err)
+		t.Fatalf("Get() = %v before the Lease exists, want not found", err)
 	}
 	if err := us.Update(t.Context(), ours); err == nil {
-		t.Error("a lease that is not there was renewed")
+		t.Error("a Lease that does not exist was renewed")
 	}
 	if err := us.Create(t.Context(), ours); err != nil {
 		t.Fatal(err)
@@ -39,22 +40,23 @@ func TestALeaseIsMadeReadAndTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if record, _, err = us.Get(t.Context()); err != nil || record.HolderIdentity != "them" {
-		t.Errorf("Get() = %+v, %v after it was taken", record, err)
+		t.Errorf("Get() = %+v, %v after another holder acquired the Lease", record, err)
 	}
 	stored, err := us.Client.Get(t.Context(), "lease", metav1.GetOptions{})
 	if err != nil || stored.Labels["a"] != "b" {
-		t.Errorf("the lease has the labels %v, %v", stored.Labels, err)
+		t.Errorf("the Lease has the labels %v, %v", stored.Labels, err)
 	}
 	if us.Identity() != "us" || us.Describe() != "ns/lease" {
-		t.Errorf("it is %s of %s", us.Describe(), us.Identity())
+		t.Errorf("Describe() = %s, Identity() = %s", us.Describe(), us.Identity())
 	}
 }
 
-// Whoever waits for a lease waits from the last change that it saw. A renewal that changes no time in it is one.
+// A candidate waits from the last change that it observed. A renewal that changes no time in the Lease is also a
+// change.
 //
 // Rule: renewals-are-seen.
-func TestEachRenewalIsAChangeToWhoeverWaits(t *testing.T) {
-	us, them := leasesOf()
+func TestCandidatesObserveEachRenewal(t *testing.T) {
+	us, them := twoLeases()
 	same := resourcelock.LeaderElectionRecord{HolderIdentity: "us", RenewTime: metav1.NewTime(time.Unix(1e9, 0))}
 	if err := us.Create(t.Context(), same); err != nil {
 		t.Fatal(err)
@@ -73,16 +75,16 @@ func TestEachRenewalIsAChangeToWhoeverWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if bytes.Equal(raw, before) {
-			t.Errorf("after another write the lease looks as before: %s", raw)
+			t.Errorf("a candidate sees no change after a write: %s", raw)
 		}
 		before = raw
 	}
 }
 
-// An elector repeats a renewal that failed as it was. The first may have arrived nevertheless.
+// An elector repeats a failed renewal unchanged. The first request may have been applied nevertheless.
 //
 // Rule: renewals-are-seen.
-func TestARepeatedRenewalHasATimeOfItsOwn(t *testing.T) {
+func TestARepeatedRenewalHasItsOwnTime(t *testing.T) {
 	_, lock, api := elected(t)
 	record := ours
 	record.RenewTime = metav1.NewTime(api.clock.Now())
@@ -92,7 +94,7 @@ func TestARepeatedRenewalHasATimeOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := api.writes[len(api.writes)-1].RenewTime.Time; !got.Equal(api.clock.Now()) {
-			t.Errorf("renewed at %s with the time %s", api.clock.Now(), got)
+			t.Errorf("the renewal at %s has the time %s", api.clock.Now(), got)
 		}
 	}
 }

@@ -9,48 +9,51 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lock is the lock of a lease that reports to a Fence. It is for one elector, which must leave the release to
-// Release: the methods are not to be called concurrently.
+// Lock is the lock of a Lease that reports renewals to a Fence. It is for one elector, which must leave the release to
+// Release. Its methods must not be called concurrently.
 type Lock struct {
 	resourcelock.Interface
 	fence *Fence
 }
 
-// Guard wraps the lock of the lease that the fence stands for.
+// Guard wraps the lock of the Lease that the fence watches.
 func (f *Fence) Guard(lock resourcelock.Interface) *Lock {
 	return &Lock{Interface: lock, fence: f}
 }
 
-// Get reads the lease. A leader that does not find itself in it has lost it.
+// Get reads the Lease. If this process leads and the Lease has another holder, the Lease is lost.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		l.fence.lose("the lease was deleted")
+		l.fence.lose("the Lease was deleted")
 	case err == nil && record.HolderIdentity != l.Identity():
-		l.fence.lose(fmt.Sprintf("the lease is held by %q", record.HolderIdentity))
+		l.fence.lose(fmt.Sprintf("the Lease is held by %q", record.HolderIdentity))
 	}
 	return record, raw, err
 }
 
-// Create makes the lease, held by us.
+// Create creates the Lease, held by this process.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.renew(ctx, record, l.Interface.Create)
 }
 
-// Update takes or renews the lease.
+// Update acquires or renews the Lease.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.renew(ctx, record, l.Interface.Update)
 }
 
-// renew sends a request that makes the lease ours. A process whose fence closed sends none: it would keep its successor
-// waiting. The elector repeats a request that failed with the time of the first: if that one arrived nevertheless, the
-// second would change nothing that others see, and they would wait from the first. So each has its own time.
+// renew sends a request that makes this process the holder of the Lease. If the fence is closed, renew sends nothing,
+// because a renewal would make the successor wait.
+//
+// renew sets the renew time of each request. The elector repeats a failed request with the time of the first one. If
+// the first request was applied nevertheless, the repetition would not change the Lease, and other candidates would
+// count from the first request.
 func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionRecord,
 	send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if record.HolderIdentity != l.Identity() {
-		return fmt.Errorf("lease %s: cannot be written for holder %q, only for %q", l.Describe(), record.HolderIdentity,
-			l.Identity())
+		return fmt.Errorf("write Lease %s: the holder must be %q, not %q", l.Describe(), l.Identity(),
+			record.HolderIdentity)
 	}
 	if err := l.fence.closed(); err != nil {
 		return err
@@ -64,9 +67,9 @@ func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionReco
 	return nil
 }
 
-// Release gives the lease up, so that another process need not wait for its end. The fence closes before the request
-// is sent. It must be called after all guarded work and the elector have ended. It does nothing if the lease is not
-// ours, and leaves it alone if it was lost: what was lost is not surely ours to give.
+// Release gives up the Lease, so that another process need not wait until it expires. The fence closes before the
+// request is sent. Release must be called after all guarded work and the elector have ended. It does nothing if another
+// process holds the Lease, or if the Lease was lost.
 func (l *Lock) Release(ctx context.Context) error {
 	l.fence.release()
 	select {
@@ -80,7 +83,7 @@ func (l *Lock) Release(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("release lease %s: %w", l.Describe(), err)
+			return fmt.Errorf("release Lease %s: %w", l.Describe(), err)
 		}
 		if record.HolderIdentity != l.Identity() {
 			return nil
@@ -92,12 +95,12 @@ func (l *Lock) Release(ctx context.Context) error {
 			RenewTime:            now,
 			LeaderTransitions:    record.LeaderTransitions,
 		})
-		// A renewal that was cancelled on its way may have arrived in between.
+		// A cancelled renewal may have been applied in between.
 		if apierrors.IsConflict(err) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("release lease %s: %w", l.Describe(), err)
+			return fmt.Errorf("release Lease %s: %w", l.Describe(), err)
 		}
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// leasedTo has a holder get the lease "own" of a store, which a candidate has read.
+// leasedTo returns a store in which a holder has the Lease "own", and a candidate that has read the Lease.
 func leasedTo(t *testing.T, holder string) (s *store, candidate *Lease) {
 	t.Helper()
 	s = newStore()
@@ -27,24 +27,24 @@ func leasedTo(t *testing.T, holder string) (s *store, candidate *Lease) {
 	return s, candidate
 }
 
-// tamper changes the lease "own" as somebody with all rights does.
+// tamper changes the Lease "own" as an administrator could.
 func (s *store) tamper(change func(*coordinationv1.LeaseSpec)) {
 	l := s.leases["own"]
 	change(&l.Spec)
 	s.put(&l)
 }
 
-// shows checks what the elector of a candidate is shown: whose the lease is, and for how many seconds.
+// shows checks the holder and the duration in seconds that the elector of a candidate sees.
 func shows(t *testing.T, l resourcelock.Interface, holder string, seconds int) {
 	t.Helper()
 	record, _, err := l.Get(t.Context())
 	if err != nil || record.HolderIdentity != holder || holder != "" && record.LeaseDurationSeconds != seconds {
-		t.Errorf("Get() = %+v, %v, want one of %q for %d s", record, err, holder, seconds)
+		t.Errorf("Get() = %+v, %v, want the holder %q for %d s", record, err, holder, seconds)
 	}
 }
 
 // Rule: unreleased-lease-is-held.
-func TestALeaseThatWasNotReleasedIsHeldForItsDuration(t *testing.T) {
+func TestAnUnreleasedLeaseIsHeldForItsDuration(t *testing.T) {
 	text := func(s string) *string { return &s }
 	number := func(n int32) *int32 { return &n }
 	for name, c := range map[string]struct {
@@ -54,8 +54,8 @@ func TestALeaseThatWasNotReleasedIsHeldForItsDuration(t *testing.T) {
 	}{
 		"no holder":         {func(l *coordinationv1.LeaseSpec) { l.HolderIdentity = nil }, notReleased, 15},
 		"an empty holder":   {func(l *coordinationv1.LeaseSpec) { l.HolderIdentity = text("") }, notReleased, 15},
-		"our own name":      {func(l *coordinationv1.LeaseSpec) { l.HolderIdentity = text("us") }, notReleased, 15},
-		"nothing in it":     {func(l *coordinationv1.LeaseSpec) { *l = coordinationv1.LeaseSpec{} }, notReleased, 15},
+		"the candidate":     {func(l *coordinationv1.LeaseSpec) { l.HolderIdentity = text("us") }, notReleased, 15},
+		"an empty spec":     {func(l *coordinationv1.LeaseSpec) { *l = coordinationv1.LeaseSpec{} }, notReleased, 15},
 		"no duration":       {func(l *coordinationv1.LeaseSpec) { l.LeaseDurationSeconds = nil }, "them", 15},
 		"a short duration":  {func(l *coordinationv1.LeaseSpec) { l.LeaseDurationSeconds = number(1) }, "them", 15},
 		"a longer duration": {func(l *coordinationv1.LeaseSpec) { l.LeaseDurationSeconds = number(60) }, "them", 60},
@@ -73,7 +73,7 @@ func TestALeaseThatWasNotReleasedIsHeldForItsDuration(t *testing.T) {
 	}
 }
 
-func TestALeaseThatWasReleasedIsFree(t *testing.T) {
+func TestAReleasedLeaseIsFree(t *testing.T) {
 	s, candidate := leasedTo(t, "them")
 	leader := s.lock("own", "them")
 	if _, _, err := leader.Get(t.Context()); err != nil {
@@ -88,8 +88,8 @@ func TestALeaseThatWasReleasedIsFree(t *testing.T) {
 	shows(t, candidate, "", 0)
 }
 
-// A leader that does not know the answer to its request finds itself in the lease.
-func TestALeaseThatWeTookIsOursAlsoWhereTheAnswerWasLost(t *testing.T) {
+// A leader whose request was applied although its answer was lost finds itself in the Lease.
+func TestAnAcquiredLeaseIsHeldAlthoughTheAnswerWasLost(t *testing.T) {
 	s, candidate := leasedTo(t, "them")
 	candidate.Client = lostAnswers{s}
 	if err := candidate.Update(t.Context(), by("us")); err == nil {
@@ -99,7 +99,7 @@ func TestALeaseThatWeTookIsOursAlsoWhereTheAnswerWasLost(t *testing.T) {
 	shows(t, candidate, "us", 15)
 }
 
-// lostAnswers does what it is asked for, and loses the answer.
+// lostAnswers applies updates and loses their answers.
 type lostAnswers struct{ *store }
 
 func (l lostAnswers) Update(ctx context.Context, lease *coordinationv1.Lease,
@@ -111,44 +111,44 @@ func (l lostAnswers) Update(ctx context.Context, lease *coordinationv1.Lease,
 }
 
 // Rule: unreleased-lease-is-held.
-func TestADeletedLeaseIsHeldForItsDurationAndThenMadeAgain(t *testing.T) {
+func TestADeletedLeaseIsHeldForItsDurationAndThenCreatedAgain(t *testing.T) {
 	s, candidate := leasedTo(t, "them")
 	delete(s.leases, "own")
 	shows(t, candidate, "them", 15)
 	for name, first := range map[string]func(context.Context) (bool, error){
-		"a candidate that never saw the lease":            s.lock("own", "us").First,
-		"a candidate that has no record of former leases": nil,
+		"a candidate that never read the Lease":           s.lock("own", "us").First,
+		"a candidate that has no record of former Leases": nil,
 	} {
 		fresh := s.lock("own", "us")
 		fresh.Duration, fresh.First = 15*time.Second, first
 		t.Log(name)
 		shows(t, fresh, notReleased, 15)
 		if err := fresh.Update(t.Context(), by("us")); err != nil || s.holder("own") != "us" {
-			t.Errorf("%s: Update() = %v, and the lease is held by %q", name, err, s.holder("own"))
+			t.Errorf("%s: Update() = %v, the Lease is held by %q", name, err, s.holder("own"))
 		}
 		delete(s.leases, "own")
 	}
 	if err := candidate.Update(t.Context(), by("us")); err != nil || s.holder("own") != "us" {
-		t.Errorf("Update() = %v, and the lease is held by %q", err, s.holder("own"))
+		t.Errorf("Update() = %v, the Lease is held by %q", err, s.holder("own"))
 	}
 	delete(s.leases, "own")
 	if _, _, err := candidate.Get(t.Context()); !apierrors.IsNotFound(err) {
-		t.Errorf("its own lease that was deleted is shown to a leader: %v", err)
+		t.Errorf("Get() = %v for a leader whose Lease was deleted, want not found", err)
 	}
 }
 
 // Rule: unreleased-lease-is-held.
-func TestOneProcessTakesALeaseThatWasNeverHeldAtOnce(t *testing.T) {
+func TestOnlyOneProcessAcquiresANewLeaseAtOnce(t *testing.T) {
 	s := newStore()
 	one, other := s.lock("own", "one"), s.lock("own", "other")
 	other.Duration = 15 * time.Second
 	if _, _, err := one.Get(t.Context()); !apierrors.IsNotFound(err) {
-		t.Errorf("the first process is shown %v, want that there is no lease", err)
+		t.Errorf("Get() = %v for the first process, want not found", err)
 	}
 	shows(t, other, notReleased, 15)
 	one.First = func(context.Context) (bool, error) { return false, context.DeadlineExceeded }
 	if _, _, err := one.Get(t.Context()); err == nil || apierrors.IsNotFound(err) {
-		t.Errorf("Get() = %v while it is unknown whether the lease was deleted", err)
+		t.Errorf("Get() = %v while it is unknown whether the Lease was deleted, want an error other than not found", err)
 	}
 }
 
@@ -161,14 +161,14 @@ func TestAMemberWaitsAfterBothLeasesWereDeleted(t *testing.T) {
 	shows(t, fresh, notReleased, 0)
 	if err := fresh.Update(t.Context(), by("us")); err != nil || s.holder("common") != "2-shards" ||
 		s.holder("shard-0") != "us" {
-		t.Errorf("Update() = %v, and the leases are held by %q and %q", err, s.holder("common"), s.holder("shard-0"))
+		t.Errorf("Update() = %v, the Leases are held by %q and %q", err, s.holder("common"), s.holder("shard-0"))
 	}
 }
 
-// The API server refuses what comes after the greatest number.
+// The API server refuses numbers that do not fit into an int32.
 //
 // Rule: unreleased-lease-is-held.
-func TestTransitionsBeginAnewAfterTheGreatestNumber(t *testing.T) {
+func TestTransitionsRestartAtZeroAfterTheGreatestNumber(t *testing.T) {
 	s, candidate := leasedTo(t, "them")
 	record := by("us")
 	record.LeaderTransitions = math.MaxInt32 + 1
@@ -176,14 +176,14 @@ func TestTransitionsBeginAnewAfterTheGreatestNumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := *s.leases["own"].Spec.LeaseTransitions; got != 0 {
-		t.Errorf("the lease has %d transitions, want 0", got)
+		t.Errorf("the Lease has %d transitions, want 0", got)
 	}
 }
 
-// An elector takes a lease in its own name for one that it holds.
+// An elector assumes that it holds a Lease whose holder has its own identity.
 //
 // Rule: unreleased-lease-is-held.
-func TestAMemberDoesNotTakeItsOwnNameInTheCommonLeaseForItsGroups(t *testing.T) {
+func TestAMemberDoesNotHoldACommonLeaseThatNamesItInsteadOfItsGroup(t *testing.T) {
 	s := newStore()
 	acquired(t, s.member("0", "them", "2-shards"))
 	l := s.leases["common"]

@@ -10,21 +10,21 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// CodeDeletePolicy: Machinist chooses machines for deletion in another order.
+// CodeDeletePolicy: Machinist selects machines for deletion in a different order.
 const CodeDeletePolicy = "DeletePolicy"
 
 const (
 	clusterK8sTemplateHash  = "machine-template-hash"
 	clusterK8sDeleteMachine = "cluster.k8s.io/delete-machine"
 
-	// osmProfile is the annotation of a deployment whose user data operating-system-manager makes, and osmNamespace that
-	// of the Secrets with it.
+	// osmProfile is the annotation of a deployment whose user data operating-system-manager generates. osmNamespace and
+	// osmKey are the namespace and the key of that user data.
 	osmProfile   = "k8c.io/operating-system-profile"
 	osmNamespace = "cloud-init-settings"
 	osmKey       = "cloud-config"
 )
 
-// clusterK8s is the early Cluster API, which Kubermatic's machine-controller serves to this day.
+// clusterK8s is the early Cluster API, which Kubermatic's machine-controller still serves.
 type clusterK8s struct{}
 
 func (clusterK8s) Group() string { return provider.SourceClusterK8s }
@@ -57,7 +57,7 @@ func (s clusterK8s) dialect() *dialect {
 		finalizers: kubermaticFinalizers,
 		labels:     []string{clusterK8sTemplateHash},
 		annotations: append([]string{"machinedeployment.clusters.k8s.io/", clusterK8sDeleteMachine},
-			kubermaticBookkeeping...),
+			kubermaticInternalKeys...),
 		autoscaler: "cluster.k8s.io",
 		revision:   "machinedeployment.clusters.k8s.io/revision",
 	}
@@ -67,7 +67,7 @@ func (s clusterK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 	return convert(old, func(f *fields, c *Converted) {
 		r := clusterK8sReader{dialect: s.dialect(), fields: f, converted: c, flags: flags,
 			namespace: old.GetNamespace(), metadata: s.dialect().metadata(f, role)}
-		f.readAs(role, map[Role]func(){RoleClass: r.class, RoleDeployment: r.deployment, RoleSet: r.set,
+		f.readRole(role, map[Role]func(){RoleClass: r.class, RoleDeployment: r.deployment, RoleSet: r.set,
 			RoleMachine: r.machine})
 		c.Later = r.metadata.later
 	})
@@ -86,7 +86,7 @@ type clusterK8sReader struct {
 func (r *clusterK8sReader) class() {
 	f := r.fields
 	if _, found := f.object["providerSpec"]; !found {
-		f.find(provider.FindingBlocker, CodeMissingField, "providerSpec", "The class describes no instance.")
+		f.report(provider.FindingBlocker, CodeMissingField, "providerSpec", "The class has no description of an instance.")
 		return
 	}
 	r.converted.Class = providerConfig(f.child("providerSpec"), nil, false)
@@ -103,7 +103,7 @@ func (r *clusterK8sReader) deployment() {
 	to.Template = r.template(spec, r.metadata.oldName)
 	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
 	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
-	to.Paused = spec.flag("paused")
+	to.Paused = spec.boolean("paused")
 	to.RevisionHistoryLimit = spec.historyLimit("revisionHistoryLimit", 1)
 	to.ProgressDeadline = spec.progressDeadline("progressDeadlineSeconds", 600, to.MinReadySeconds)
 	r.strategy(spec.child("strategy"), to)
@@ -113,7 +113,7 @@ func (r *clusterK8sReader) deployment() {
 
 func (r *clusterK8sReader) strategy(f *fields, to *v1beta1.MachineDeploymentSpec) {
 	if kind := f.text("type"); kind != "" && kind != string(v1beta1.StrategyRollingUpdate) {
-		f.find(provider.FindingBlocker, CodeInvalidValue, "type", "The old system has the strategy RollingUpdate only.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, "type", "The old system only has the strategy RollingUpdate.")
 	}
 	rolling := f.child("rollingUpdate")
 	to.Strategy = v1beta1.DeploymentStrategy{
@@ -141,24 +141,26 @@ func (r *clusterK8sReader) set() {
 	}
 }
 
-// clusterK8sDeletePolicy reads deletePolicy. The old system's own order deletes newer machines first.
+// clusterK8sDeletePolicy reads deletePolicy. The default order of the old system deletes newer machines first.
 func clusterK8sDeletePolicy(f *fields) v1beta1.DeletePolicy {
 	policy := v1beta1.DeletePolicy(f.text("deletePolicy"))
 	switch {
 	case policy == "":
 		return v1beta1.DeleteNewest
 	case policy == "Custom":
-		f.find(provider.FindingNote, CodeDeletePolicy, "deletePolicy", "It becomes Newest, the order of Machinist that is "+
-			"most like it.")
+		f.report(provider.FindingNote, CodeDeletePolicy, "deletePolicy", "The new value is Newest, the most similar "+
+			"order of Machinist.")
 		return v1beta1.DeleteNewest
-	case !slices.Contains([]v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest, v1beta1.DeleteOldest}, policy):
-		f.find(provider.FindingBlocker, CodeInvalidValue, "deletePolicy", "It must be Random, Newest, Oldest or Custom.")
+	case !slices.Contains([]v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest, v1beta1.DeleteOldest},
+		policy):
+		f.report(provider.FindingBlocker, CodeInvalidValue, "deletePolicy", "The value must be Random, Newest, Oldest or "+
+			"Custom.")
 		return v1beta1.DeleteNewest
 	}
 	return policy
 }
 
-// ownerOf returns the name of the object that controls this one if it is of the kind.
+// ownerOf returns the name of the controlling owner if it is of the kind, else "".
 func (r *clusterK8sReader) ownerOf(kind string) string {
 	if owner := r.metadata.controller; owner != nil && owner.Kind == kind {
 		return owner.Name
@@ -166,8 +168,8 @@ func (r *clusterK8sReader) ownerOf(kind string) string {
 	return ""
 }
 
-// template reads the template of a deployment or set. deployment is the name of the deployment, empty for a set
-// without one.
+// template reads the template of a deployment or set. deployment is the name of the deployment, or "" for a set without
+// one.
 func (r *clusterK8sReader) template(f *fields, deployment string) v1beta1.MachineTemplateSpec {
 	from := f.child("template")
 	to := v1beta1.MachineTemplateSpec{ObjectMeta: r.templateMeta(from)}
@@ -177,15 +179,15 @@ func (r *clusterK8sReader) template(f *fields, deployment string) v1beta1.Machin
 		own[key], _ = annotations[key].(string)
 	}
 	if own[kubermaticInitializers] != "" {
-		from.find(provider.FindingLoss, CodeInitializer, "metadata.annotations."+kubermaticInitializers, "The machines wait "+
-			"for another controller before they are made. Machinist's do not wait.")
+		from.report(provider.FindingLoss, CodeInitializer, "metadata.annotations."+kubermaticInitializers, "The machines "+
+			"wait for another controller before their instances are created. Machinist's machines do not wait.")
 	}
 	spec := from.child("spec")
 	if kubermaticMachine(r.dialect, spec, &to.Spec) != "" {
-		spec.find(provider.FindingLoss, CodeNotSupported, "metadata.name", "All Nodes of the template would have one "+
-			"name. Machinist names them after their machines.")
+		spec.report(provider.FindingLoss, CodeNotSupported, "metadata.name", "All Nodes of the template would have the "+
+			"same name. Machinist names Nodes after their machines.")
 	}
-	spec.loses("The instances of a template have no provider ID in common.", "providerID")
+	spec.reportLoss("The instances of a template cannot have the same provider ID.", "providerID")
 	to.Spec.Timeouts = r.timeouts(r.metadata.oldAnnotations, own)
 	r.instance(spec, r.userData(deployment), false)
 	return to
@@ -194,7 +196,7 @@ func (r *clusterK8sReader) template(f *fields, deployment string) v1beta1.Machin
 func (r *clusterK8sReader) machine() {
 	f := r.fields
 	machine := &v1beta1.Machine{}
-	// The set has put its own annotations on its machines, where no autoscaler reads these.
+	// The set has copied its annotations to its machines, where no autoscaler reads these.
 	r.metadata.annotations = withoutKeys(r.metadata.annotations, []string{v1beta1.AutoscalerCapacityPrefix})
 	r.metadata.apply(machine)
 	spec := f.child("spec")
@@ -220,8 +222,8 @@ func (r *clusterK8sReader) timeouts(annotations ...map[string]string) v1beta1.Ma
 	return timeouts
 }
 
-// userData returns the Secret with the user data that operating-system-manager makes for the machines of a deployment,
-// nil where machine-controller makes it itself.
+// userData returns the Secret with the user data that operating-system-manager generates for the machines of a
+// deployment, or nil if machine-controller generates the user data itself.
 func (r *clusterK8sReader) userData(deployment string) *KeyRef {
 	if deployment == "" || r.metadata.oldAnnotations[osmProfile] == "" {
 		return nil
@@ -230,23 +232,23 @@ func (r *clusterK8sReader) userData(deployment string) *KeyRef {
 		Key: osmKey}
 }
 
-// instance reads the description of an instance, or the name of the class that has it.
-func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, silent bool) {
+// instance reads the description of an instance, or the name of its class.
+func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, reportedBySet bool) {
 	name := "providerSpec"
 	if _, found := f.object["providerConfig"]; found {
 		if _, both := f.object[name]; both {
-			f.find(provider.FindingBlocker, CodeInvalidValue, "providerConfig", "There is a providerSpec as well. Remove the "+
-				"one that does not hold.")
+			f.report(provider.FindingBlocker, CodeInvalidValue, "providerConfig", "There is also a providerSpec. Remove the "+
+				"one that is not valid any more.")
 			f.ignore(name)
 		}
-		name = "providerConfig" // before it was renamed
+		name = "providerConfig" // the old name of the field
 	}
 	spec := f.child(name)
 	if _, found := spec.object["value"]; found {
-		r.converted.Class = providerConfig(spec.child("value"), userData, silent)
+		r.converted.Class = providerConfig(spec.child("value"), userData, reportedBySet)
 		if _, found := spec.get("valueFrom"); found {
-			spec.find(provider.FindingBlocker, CodeInvalidValue, "valueFrom", "There is a value as well. Remove the one that "+
-				"does not hold.")
+			spec.report(provider.FindingBlocker, CodeInvalidValue, "valueFrom", "There is also a value. Remove the one that "+
+				"is not valid any more.")
 		}
 		return
 	}
@@ -254,11 +256,11 @@ func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, silent bool) {
 	class.ignore("kind", "apiVersion", "uid", "resourceVersion", "fieldPath", "provider")
 	r.converted.ClassName = class.text("name")
 	if namespace := class.text("namespace"); namespace != "" && namespace != r.namespace {
-		class.find(provider.FindingBlocker, CodeNotSupported, "namespace", "The class is in another namespace. Machinist's "+
-			"machines use classes of their own namespace.")
+		class.report(provider.FindingBlocker, CodeNotSupported, "namespace", "The class is in another namespace. "+
+			"Machinist's machines use classes of their own namespace.")
 	}
 	if r.converted.ClassName == "" {
-		f.find(provider.FindingBlocker, CodeMissingField, name, "The instance is not described: there is neither a value "+
-			"nor a machineClass.")
+		f.report(provider.FindingBlocker, CodeMissingField, name, "There is no description of the instance: neither "+
+			"value nor machineClass is set.")
 	}
 }

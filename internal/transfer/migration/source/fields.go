@@ -14,19 +14,20 @@ import (
 
 // Codes of findings that are the same for all systems.
 const (
-	// CodeUnknownField: the old object has a field that is not known here.
+	// CodeUnknownField: this version does not know a field of the old object.
 	CodeUnknownField = "UnknownField"
-	// CodeWrongType: a field has a value of another type than the old system's.
+	// CodeWrongType: the value of a field does not have the type that the old system defines.
 	CodeWrongType = "WrongType"
-	// CodeMissingField: a field without which the object means nothing is not there.
+	// CodeMissingField: a required field is missing.
 	CodeMissingField = "MissingField"
-	// CodeNotSupported: Machinist has no counterpart of the field.
+	// CodeNotSupported: Machinist has no counterpart for the field.
 	CodeNotSupported = "NotSupported"
-	// CodeInvalidValue: a field has a value that means nothing.
+	// CodeInvalidValue: the value of a field is not valid.
 	CodeInvalidValue = "InvalidValue"
 )
 
-// fields reads the fields of one JSON object and knows which ones nobody has read: those are losses by their paths.
+// fields reads the fields of one JSON object and records which fields were read. reportUnread reports the others as
+// losses.
 type fields struct {
 	object   map[string]any
 	path     string
@@ -35,13 +36,13 @@ type fields struct {
 	findings *[]provider.Finding
 }
 
-// newFields reads object. Findings are added to findings; path is prefixed to theirs.
+// newFields returns the fields of object. Findings are added to findings, with path as the prefix of their paths.
 func newFields(object map[string]any, path string, findings *[]provider.Finding) *fields {
 	return &fields{object: object, path: path, read: map[string]bool{}, findings: findings}
 }
 
-// at returns the path of a field, or that of the object for an empty name.
-func (f *fields) at(name string) string {
+// pathOf returns the path of a field, or of the object if name is empty.
+func (f *fields) pathOf(name string) string {
 	switch {
 	case f.path == "":
 		return name
@@ -51,13 +52,13 @@ func (f *fields) at(name string) string {
 	return f.path + "." + name
 }
 
-// find adds a finding about a field.
-func (f *fields) find(level provider.FindingLevel, code, name, format string, args ...any) {
-	*f.findings = append(*f.findings, provider.Finding{Level: level, Code: code, Path: f.at(name),
+// report adds a finding about a field.
+func (f *fields) report(level provider.FindingLevel, code, name, format string, args ...any) {
+	*f.findings = append(*f.findings, provider.Finding{Level: level, Code: code, Path: f.pathOf(name),
 		Message: fmt.Sprintf(format, args...)})
 }
 
-// get returns a field, which counts as read from now on.
+// get returns a field and marks it as read.
 func (f *fields) get(name string) (value any, ok bool) {
 	if f == nil {
 		return nil, false
@@ -67,31 +68,31 @@ func (f *fields) get(name string) (value any, ok bool) {
 	return value, ok && value != nil
 }
 
-// typed returns a field of one type. One of another type is a Blocker and counts as missing.
+// typed returns a field of type T. A value of another type is a Blocker and counts as missing.
 func typed[T any](f *fields, name, want string) (value T, ok bool) {
 	raw, ok := f.get(name)
 	if !ok {
 		return value, false
 	}
 	if value, ok = raw.(T); !ok {
-		f.find(provider.FindingBlocker, CodeWrongType, name, "It must be %s, not %s.", want, typeOf(raw))
+		f.report(provider.FindingBlocker, CodeWrongType, name, "The value must be %s, not %s.", want, typeOf(raw))
 	}
 	return value, ok
 }
 
-// text returns a string, empty where there is none.
+// text returns a string, or "" if there is none.
 func (f *fields) text(name string) string {
 	value, _ := typed[string](f, name, "a string")
 	return value
 }
 
-// flag returns a boolean, false where there is none.
-func (f *fields) flag(name string) bool {
+// boolean returns a boolean, or false if there is none.
+func (f *fields) boolean(name string) bool {
 	value, _ := typed[bool](f, name, "true or false")
 	return value
 }
 
-// number returns an integer of at most 32 bits, nil where there is none.
+// number returns an integer of at most 32 bits, or nil if there is none.
 func (f *fields) number(name string) *int32 {
 	raw, ok := f.get(name)
 	if !ok {
@@ -103,23 +104,23 @@ func (f *fields) number(name string) *int32 {
 		n = value
 	case float64:
 		if value != math.Trunc(value) || math.Abs(value) > math.MaxInt32 {
-			f.find(provider.FindingBlocker, CodeWrongType, name, "It must be a whole number of at most 32 bits.")
+			f.report(provider.FindingBlocker, CodeWrongType, name, "The value must be a whole number of at most 32 bits.")
 			return nil
 		}
 		n = int64(value)
 	default:
-		f.find(provider.FindingBlocker, CodeWrongType, name, "It must be a number, not %s.", typeOf(raw))
+		f.report(provider.FindingBlocker, CodeWrongType, name, "The value must be a number, not %s.", typeOf(raw))
 		return nil
 	}
 	if n < math.MinInt32 || n > math.MaxInt32 {
-		f.find(provider.FindingBlocker, CodeWrongType, name, "It must be a whole number of at most 32 bits.")
+		f.report(provider.FindingBlocker, CodeWrongType, name, "The value must be a whole number of at most 32 bits.")
 		return nil
 	}
 	short := int32(n) //nolint:gosec // checked above
 	return &short
 }
 
-// duration returns a duration such as 20m, nil where there is none.
+// duration returns a duration such as 20m, or nil if there is none.
 func (f *fields) duration(name string) *time.Duration {
 	text := f.text(name)
 	if text == "" {
@@ -127,26 +128,27 @@ func (f *fields) duration(name string) *time.Duration {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		f.find(provider.FindingBlocker, CodeWrongType, name, "Its value %.40q is no duration such as 20m.", text)
+		f.report(provider.FindingBlocker, CodeWrongType, name, "The value %.40q is not a duration such as 20m.", text)
 		return nil
 	}
 	return &d
 }
 
-// child returns an object to read; one without fields where there is none. What nobody reads of it is found as well.
+// child returns the fields of an object, which is empty if there is none. Fields of the child that are not read are
+// reported too.
 func (f *fields) child(name string) *fields {
 	value, _ := typed[map[string]any](f, name, "an object")
-	return f.add(value, f.at(name))
+	return f.addChild(value, f.pathOf(name))
 }
 
-// peek returns an object to read ahead of time: nothing of it counts as read, and nothing is found.
+// peek returns an object to look at in advance. Nothing of it counts as read, and nothing is reported.
 func (f *fields) peek(name string) *fields {
 	object, _ := f.object[name].(map[string]any)
-	return newFields(object, f.at(name), new([]provider.Finding))
+	return newFields(object, f.pathOf(name), new([]provider.Finding))
 }
 
-// strings returns the fields that are strings, such as labels.
-func (f *fields) strings() map[string]string {
+// stringFields returns the fields that are strings, such as labels.
+func (f *fields) stringFields() map[string]string {
 	all := map[string]string{}
 	for name, value := range f.object {
 		if text, ok := value.(string); ok {
@@ -156,30 +158,30 @@ func (f *fields) strings() map[string]string {
 	return all
 }
 
-// observe returns an object that the old system wrote, such as status. A field that nobody reads is no finding, nor is
-// one of another type: nothing of the object comes over.
+// observe returns an object that the old system wrote, such as status. Unread fields and wrong types are not reported,
+// because nothing of the object is migrated.
 func (f *fields) observe(name string) *fields {
 	f.ignore(name)
 	return f.peek(name)
 }
 
-func (f *fields) add(object map[string]any, path string) *fields {
+func (f *fields) addChild(object map[string]any, path string) *fields {
 	child := newFields(object, path, f.findings)
 	f.children = append(f.children, child)
 	return child
 }
 
-// each returns the objects of a list to read.
-func (f *fields) each(name string) (all []*fields) {
+// objects returns the objects of a list.
+func (f *fields) objects(name string) (all []*fields) {
 	list, _ := typed[[]any](f, name, "a list")
 	for i, item := range list {
 		path := name + "[" + strconv.Itoa(i) + "]"
 		object, ok := item.(map[string]any)
 		if !ok {
-			f.find(provider.FindingBlocker, CodeWrongType, path, "It must be an object, not %s.", typeOf(item))
+			f.report(provider.FindingBlocker, CodeWrongType, path, "The value must be an object, not %s.", typeOf(item))
 			continue
 		}
-		all = append(all, f.add(object, f.at(path)))
+		all = append(all, f.addChild(object, f.pathOf(path)))
 	}
 	return all
 }
@@ -190,8 +192,8 @@ func (f *fields) texts(name string) (all []string) {
 	for i, item := range list {
 		text, ok := item.(string)
 		if !ok {
-			f.find(provider.FindingBlocker, CodeWrongType, name+"["+strconv.Itoa(i)+"]", "It must be a string, not %s.",
-				typeOf(item))
+			f.report(provider.FindingBlocker, CodeWrongType, name+"["+strconv.Itoa(i)+"]", "The value must be a string, not "+
+				"%s.", typeOf(item))
 			continue
 		}
 		all = append(all, text)
@@ -209,7 +211,8 @@ func (f *fields) textMap(name string) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		text, ok := object[key].(string)
 		if !ok {
-			f.find(provider.FindingBlocker, CodeWrongType, name+"."+key, "It must be a string, not %s.", typeOf(object[key]))
+			f.report(provider.FindingBlocker, CodeWrongType, name+"."+key, "The value must be a string, not %s.",
+				typeOf(object[key]))
 			continue
 		}
 		all[key] = text
@@ -217,8 +220,8 @@ func (f *fields) textMap(name string) map[string]string {
 	return all
 }
 
-// into decodes a field whose form is Kubernetes' own, such as a list of taints. ok is false where there is none.
-func (f *fields) into(name string, target any) (ok bool) {
+// decode decodes a field whose form is defined by Kubernetes, such as a list of taints. ok is false if there is none.
+func (f *fields) decode(name string, target any) (ok bool) {
 	raw, ok := f.get(name)
 	if !ok {
 		return false
@@ -228,21 +231,21 @@ func (f *fields) into(name string, target any) (ok bool) {
 		err = json.Unmarshal(data, target)
 	}
 	if err != nil {
-		// Not the error: it quotes the value.
-		f.find(provider.FindingBlocker, CodeWrongType, name, "It cannot be read as what it is in Kubernetes.")
+		// The error itself would quote the value.
+		f.report(provider.FindingBlocker, CodeWrongType, name, "The value does not have the form that Kubernetes defines.")
 		return false
 	}
 	return true
 }
 
-// ignore names fields that mean nothing for the migration, such as status.
+// ignore marks fields as read that do not matter for the migration, such as status.
 func (f *fields) ignore(names ...string) {
 	for _, name := range names {
 		f.read[name] = true
 	}
 }
 
-// ignoreAll is for an object that is reported as a whole.
+// ignoreAll marks everything as read, for an object that is reported as a whole.
 func (f *fields) ignoreAll() {
 	for name := range f.object {
 		f.read[name] = true
@@ -250,24 +253,24 @@ func (f *fields) ignoreAll() {
 	f.children = nil
 }
 
-// loses reports fields that Machinist has no counterpart of, where they are set.
-func (f *fields) loses(why string, names ...string) {
+// reportLoss reports fields that are set and have no counterpart in Machinist.
+func (f *fields) reportLoss(why string, names ...string) {
 	for _, name := range names {
 		if value, ok := f.get(name); ok && !empty(value) {
-			f.find(provider.FindingLoss, CodeNotSupported, name, "%s", why)
+			f.report(provider.FindingLoss, CodeNotSupported, name, "%s", why)
 		}
 	}
 }
 
-// done reports every field that nobody has read, of the object and of those in it.
-func (f *fields) done() {
+// reportUnread reports every field that was not read, of the object and of its children.
+func (f *fields) reportUnread() {
 	for _, name := range slices.Sorted(maps.Keys(f.object)) {
 		if !f.read[name] {
-			f.find(provider.FindingLoss, CodeUnknownField, name, "This field is not known; it does not come over.")
+			f.report(provider.FindingLoss, CodeUnknownField, name, "This field is unknown and is not migrated.")
 		}
 	}
 	for _, child := range f.children {
-		child.done()
+		child.reportUnread()
 	}
 }
 

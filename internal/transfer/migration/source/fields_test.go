@@ -9,22 +9,22 @@ import (
 )
 
 // Rule: migration-loses-nothing-silently.
-func TestAFieldThatNobodyReadsIsFoundWithItsPath(t *testing.T) {
+func TestUnreadFieldsAreReportedWithTheirPaths(t *testing.T) {
 	var findings []provider.Finding
 	f := newFields(map[string]any{
 		"known": "x", "size": int64(3), "odd": true, "status": map[string]any{"phase": "y"}, "wrong": int64(1),
 		"inner": map[string]any{"known": "x", "odd": []any{}},
-		"list":  []any{map[string]any{"odd": "x"}, "no object"},
+		"list":  []any{map[string]any{"odd": "x"}, "not an object"},
 		"none":  map[string]any{}, "lost": "x",
 	}, "spec", &findings)
 	f.ignore("status")
-	f.loses("There is no such thing.", "none", "lost", "absent")
+	f.reportLoss("Machinist has no counterpart.", "none", "lost", "absent")
 	if f.text("known") != "x" || *f.number("size") != 3 || f.text("wrong") != "" || f.child("inner").text("known") != "x" {
-		t.Error("a known field was read wrong")
+		t.Error("a known field has the wrong value")
 	}
-	f.each("list")
-	f.child("absent").done()
-	f.done()
+	f.objects("list")
+	f.child("absent").reportUnread()
+	f.reportUnread()
 	var got []string
 	for _, finding := range findings {
 		got = append(got, string(finding.Level)+" "+finding.Code+" "+finding.Path)

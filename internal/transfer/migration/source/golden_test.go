@@ -19,18 +19,19 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
-// flagsOf are those of the old processes in the golden files.
+// flagsOf are the flags of the old processes in the golden files.
 var flagsOf = map[string]Flags{
 	provider.SourceClusterK8s: {"skip-eviction-after": "1h", "join-cluster-timeout": "25m"},
 	provider.SourceGardener: {"machine-pv-detach-timeout": "10m", "machine-health-timeout": "15m",
 		"bootstrap-token-auth-extra-groups": "system:bootstrappers:one"},
 }
 
-// TestSamplesConvertAsTheGoldenFilesShow shows for every sample what becomes of it, and what a person has to know.
-// (rule migration-loses-nothing-silently)
-func TestSamplesConvertAsTheGoldenFilesShow(t *testing.T) {
+// The golden files show what each sample becomes, and its findings.
+//
+// Rule: migration-loses-nothing-silently.
+func TestConversionsMatchGoldenFiles(t *testing.T) {
 	for group, system := range Systems() {
 		for name, objects := range sources.Samples(group) {
 			t.Run(group+"/"+name, func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestSamplesConvertAsTheGoldenFilesShow(t *testing.T) {
 					before := old.DeepCopy()
 					all = append(all, describe(t, old, system.Convert(roleOf(t, system, old), old, flagsOf[group])))
 					if diff := cmp.Diff(before, old); diff != "" {
-						t.Error("The conversion changed the old object:", diff)
+						t.Error("the conversion changed the old object:", diff)
 					}
 				}
 				compare(t, filepath.Join("testdata", group, name+".yaml"), bytes.Join(all, []byte("---\n")))
@@ -52,12 +53,12 @@ func roleOf(t testing.TB, system System, old *unstructured.Unstructured) Role {
 	kinds := system.Kinds()
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.GroupVersionKind == old.GroupVersionKind() })
 	if i < 0 {
-		t.Fatalf("%s has no kind %s", system.Group(), old.GroupVersionKind())
+		t.Fatalf("%s does not have the kind %s", system.Group(), old.GroupVersionKind())
 	}
 	return kinds[i].Role
 }
 
-// describe writes a result as a person reads it: without empty parts, and with the findings as comments.
+// describe returns a result in YAML without empty parts, and with the findings as comments.
 func describe(t *testing.T, old *unstructured.Unstructured, c Converted) []byte {
 	out := &bytes.Buffer{}
 	fmt.Fprintf(out, "# %s %s\n", old.GetKind(), old.GetName())
@@ -87,7 +88,7 @@ func describe(t *testing.T, old *unstructured.Unstructured, c Converted) []byte 
 	return out.Bytes()
 }
 
-// plain returns a value as JSON has it.
+// plain returns a value as it is decoded from JSON.
 func plain(t *testing.T, value any) (out any) {
 	data, err := json.Marshal(value)
 	if err == nil {
@@ -113,11 +114,11 @@ func compare(t *testing.T, path string, got []byte) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("-%s +got (go test -update writes the files anew):\n%s", path, diff)
+		t.Errorf("-%s +got (go test -update writes the files again):\n%s", path, diff)
 	}
 }
 
-func TestTheKindsAreThoseOfTheDefinitions(t *testing.T) {
+func TestKindsMatchCRDs(t *testing.T) {
 	for group, system := range Systems() {
 		defined := map[string]Kind{}
 		for _, crd := range sources.CRDs(group) {
@@ -130,7 +131,7 @@ func TestTheKindsAreThoseOfTheDefinitions(t *testing.T) {
 		served := map[string]Kind{}
 		for _, kind := range system.Kinds() {
 			if kind.Group != group {
-				t.Errorf("%s: the kind %s is of the group %s", group, kind.Kind, kind.Group)
+				t.Errorf("%s: the kind %s has the group %s", group, kind.Kind, kind.Group)
 			}
 			served[kind.Kind] = Kind{Resource: kind.Resource, ClusterScoped: kind.ClusterScoped}
 		}

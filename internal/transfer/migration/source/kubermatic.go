@@ -14,82 +14,82 @@ import (
 
 // Codes of findings about the machines of Kubermatic's machine-controller.
 const (
-	// CodeInvalidVersion: the version of the kubelet is not one of Kubernetes.
+	// CodeInvalidVersion: the version of the kubelet is not a version of Kubernetes.
 	CodeInvalidVersion = "InvalidVersion"
-	// CodeCreationTimeout: the old system waited for a machine without end.
+	// CodeCreationTimeout: the old system waited for a machine without a limit.
 	CodeCreationTimeout = "CreationTimeout"
-	// CodeInitializer: the machines of a template wait for another controller before they are made.
+	// CodeInitializer: another controller must act before the instance of a machine, or of a template's machines, is
+	// created.
 	CodeInitializer = "Initializer"
 )
 
 const (
-	// kubermaticLease is the Lease of machine-controller in kube-system, whatever API it serves.
+	// kubermaticLease is the Lease of machine-controller in kube-system, for each of its APIs.
 	kubermaticLease = "machine-controller"
 
 	// kubermaticOwnedBy is the label with the Machine's UID on a Node.
 	kubermaticOwnedBy = "machine-controller/owned-by"
 
-	// kubermaticInitializers is an annotation on a Machine. While it has a value, machine-controller ignores the Machine.
+	// kubermaticInitializers is an annotation of a Machine. While it is not empty, machine-controller ignores the Machine.
 	kubermaticInitializers = "machine-controller.kubermatic.io/initializers"
 
-	// kubermaticSkipEvictionAfter is an annotation with a duration, instead of the flag of that name.
+	// kubermaticSkipEvictionAfter is an annotation with a duration that overrides the flag of that name.
 	kubermaticSkipEvictionAfter = "machine-controller.kubermatic.io/skip-eviction-after"
 
-	// endlessCreation stands for a wait without end.
-	endlessCreation = 24 * time.Hour
+	// noCreationLimit is the creation timeout that stands for no limit.
+	noCreationLimit = 24 * time.Hour
 )
 
-// kubermaticBookkeeping are annotations of machine-controller that mean nothing to another system, or have a
-// counterpart.
-var kubermaticBookkeeping = []string{
+// kubermaticInternalKeys are annotations of machine-controller that do not matter to other systems, or that are
+// converted.
+var kubermaticInternalKeys = []string{
 	"machine-controller/machine-type-revision", "k8c.io/machine-deployment-revision",
 	kubermaticInitializers, kubermaticSkipEvictionAfter,
 }
 
-// kubermaticFinalizers are those on Machines.
+// kubermaticFinalizers are the finalizers of Machines.
 var kubermaticFinalizers = []string{
 	"machine-delete-finalizer", "machine-node-delete-finalizer", "machine.cluster.k8s.io",
 }
 
-// kubermaticLeases are those of machine-controller.
+// kubermaticLeases returns the Leases of machine-controller.
 func kubermaticLeases() []types.NamespacedName {
 	return []types.NamespacedName{{Namespace: metav1.NamespaceSystem, Name: kubermaticLease}}
 }
 
-// wholeVersion is what spec.version of a Machine has to be.
-var wholeVersion = regexp.MustCompile(`^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})` +
+// fullVersion matches the values that spec.version of a Machine can have.
+var fullVersion = regexp.MustCompile(`^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})` +
 	`(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-// kubermaticMachine reads what the specification of a machine says beside its instance. It returns the Node's name,
-// where the specification has one.
+// kubermaticMachine reads the specification of a machine except its instance. It returns the name of the Node, or "".
 func kubermaticMachine(d *dialect, f *fields, to *v1beta1.MachineSpec) (nodeName string) {
 	nodeName = d.nodeMeta(f, &to.Node)
 	to.Node.Taints = f.taints("taints")
 	versions := f.child("versions")
 	to.Version = kubeletVersion(versions)
-	versions.loses("Machinist makes no control planes.", "controlPlane")
-	versions.loses("Machinist has no field for the container runtime; the user data installs it.", "containerRuntime")
-	f.loses("Kubernetes has no dynamic configuration of kubelets any more.", "configSource")
+	versions.reportLoss("Machinist does not create control planes.", "controlPlane")
+	versions.reportLoss("Machinist has no field for the container runtime. The user data installs it.", "containerRuntime")
+	f.reportLoss("Kubernetes no longer has dynamic configuration of kubelets.", "configSource")
 	return nodeName
 }
 
-// kubeletVersion returns the version of the kubelet as Machinist spells it.
+// kubeletVersion returns the version of the kubelet in Machinist's spelling.
 func kubeletVersion(versions *fields) string {
 	version := versions.text("kubelet")
 	if version == "" {
 		return ""
 	}
 	version = "v" + strings.TrimPrefix(version, "v")
-	if !wholeVersion.MatchString(version) || len(version) > 64 {
-		versions.find(provider.FindingLoss, CodeInvalidVersion, "kubelet", "It is no whole version of Kubernetes such as "+
-			"1.36.3, so the machines get none.")
+	if !fullVersion.MatchString(version) || len(version) > 64 {
+		versions.report(provider.FindingLoss, CodeInvalidVersion, "kubelet", "The value is not a full version of "+
+			"Kubernetes such as 1.36.3, so the machines get no version.")
 		return ""
 	}
 	return version
 }
 
-// kubermaticTimeouts returns the timeouts of machines. annotations are, each instead of the one before it, those that
-// may have another time for the drain.
+// kubermaticTimeouts returns the timeouts of machines. annotations may have another drain timeout. Later ones take
+// precedence.
 func kubermaticTimeouts(f *fields, flags Flags, annotations ...map[string]string) v1beta1.MachineTimeouts {
 	drain := flags.duration("skip-eviction-after", f)
 	for _, all := range annotations {
@@ -100,24 +100,24 @@ func kubermaticTimeouts(f *fields, flags Flags, annotations ...map[string]string
 		if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 			drain = &d
 		} else {
-			f.find(provider.FindingNote, CodeInvalidValue, "metadata.annotations."+kubermaticSkipEvictionAfter,
-				"It is no duration such as 30m, so the old controller ignored it.")
+			f.report(provider.FindingNote, CodeInvalidValue, "metadata.annotations."+kubermaticSkipEvictionAfter,
+				"The value is not a duration such as 30m, so the old controller ignored it.")
 		}
 	}
-	return v1beta1.MachineTimeouts{Creation: asDuration(endlessCreation), Drain: asDuration(or(drain,
+	return v1beta1.MachineTimeouts{Creation: asDuration(noCreationLimit), Drain: asDuration(valueOr(drain,
 		v1beta1.DefaultDrainTimeout))}
 }
 
 func asDuration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
-func or[T any](value *T, fallback T) T {
+func valueOr[T any](value *T, fallback T) T {
 	if value == nil {
 		return fallback
 	}
 	return *value
 }
 
-// statusWithNodeRef reads the state of a machine whose status is like that of the early Cluster API.
+// statusWithNodeRef returns the state of a machine with a status as in the early Cluster API.
 func statusWithNodeRef(f *fields, m *metadata, nodeName string) *Machine {
 	status := f.observe("status")
 	machine := &Machine{NodeName: nodeName, Deleting: m.deletionRequested}

@@ -38,7 +38,7 @@ func codes(c Converted) (all []string) {
 }
 
 // Rule: migration-names-fit.
-func TestNamesThatDoNotFitAreCutAndStayApart(t *testing.T) {
+func TestShortNamesAreValidAndUnique(t *testing.T) {
 	long := strings.Repeat("a", 60)
 	names := map[string]string{}
 	for _, name := range []string{"short", long, long + "b", long[:58] + "-" + "cc", "a.b", "a-b", "a.b.", strings.Repeat("x.", 100)} {
@@ -51,7 +51,7 @@ func TestNamesThatDoNotFitAreCutAndStayApart(t *testing.T) {
 		}
 		names[short] = name
 		if again := shortName(name, 57); again != short {
-			t.Errorf("%s becomes %s once and %s once", name, short, again)
+			t.Errorf("%s becomes %s, and then %s", name, short, again)
 		}
 		if fits := len(name) <= 57 && !strings.Contains(name, "."); fits != (short == name) {
 			t.Errorf("%s becomes %s", name, short)
@@ -71,7 +71,7 @@ spec:
 `
 
 // Rule: migration-states-old-defaults.
-func TestDefaultsOfTheOldSystemAreWrittenOut(t *testing.T) {
+func TestDefaultsOfClusterK8sAreExplicit(t *testing.T) {
 	spec := clusterK8s{}.Convert(RoleDeployment, read(t, smallDeployment), nil).Object.(*v1beta1.MachineDeployment).Spec
 	if spec.Replicas == nil || *spec.Replicas != 1 ||
 		spec.RevisionHistoryLimit == nil || *spec.RevisionHistoryLimit != 1 ||
@@ -88,7 +88,7 @@ func TestDefaultsOfTheOldSystemAreWrittenOut(t *testing.T) {
 }
 
 // Rule: migration-flags-and-annotations-count.
-func TestTimeoutsComeFromFlagsAndAnnotations(t *testing.T) {
+func TestTimeoutsOfClusterK8s(t *testing.T) {
 	const annotation = "machine-controller.kubermatic.io/skip-eviction-after"
 	tests := []struct {
 		name             string
@@ -102,7 +102,7 @@ func TestTimeoutsComeFromFlagsAndAnnotations(t *testing.T) {
 		{name: "no timeout by flag", flags: Flags{"join-cluster-timeout": "0s"}, creation: 24 * time.Hour, drain: 2 * time.Hour},
 		{name: "annotation over flag", flags: Flags{"skip-eviction-after": "1h"}, object: "30m", creation: 24 * time.Hour, drain: 30 * time.Minute},
 		{name: "template over deployment", object: "30m", template: "0s", creation: 24 * time.Hour},
-		{name: "no duration", object: "soon", template: "-1s", creation: 24 * time.Hour, drain: 2 * time.Hour},
+		{name: "not a duration", object: "soon", template: "-1s", creation: 24 * time.Hour, drain: 2 * time.Hour},
 		{name: "flag without a duration", flags: Flags{"skip-eviction-after": "1 hour"}, creation: 24 * time.Hour, drain: 2 * time.Hour, blocked: true},
 		{name: "negative flag", flags: Flags{"join-cluster-timeout": "-1s"}, creation: 24 * time.Hour, drain: 2 * time.Hour, blocked: true},
 	}
@@ -129,10 +129,10 @@ func TestTimeoutsComeFromFlagsAndAnnotations(t *testing.T) {
 }
 
 // Rule: migration-replaces-no-more-than-before.
-func TestWhatTheOldSystemNeverReplacedHasACheckThatReplacesNothing(t *testing.T) {
+func TestChecksOfClusterK8sReplaceNothing(t *testing.T) {
 	for _, old := range sources.Samples(provider.SourceClusterK8s)["healthy"] {
 		c := clusterK8s{}.Convert(roleOf(t, clusterK8s{}, old), old, nil)
-		// A deployment's check selects the machines of its sets as well.
+		// The check of a deployment also selects the machines of its sets.
 		want := old.GetKind() == "MachineDeployment" || old.GetKind() == "MachineSet" && old.GetOwnerReferences() == nil
 		if want != (c.Check != nil) {
 			t.Errorf("%s %s: the check is %v", old.GetKind(), old.GetName(), c.Check)
@@ -144,7 +144,7 @@ func TestWhatTheOldSystemNeverReplacedHasACheckThatReplacesNothing(t *testing.T)
 }
 
 // Rule: migration-acts-on-annotations-later.
-func TestAnnotationsOnWhichMachinistActsComeLater(t *testing.T) {
+func TestAnnotationsOfClusterK8sArePostponed(t *testing.T) {
 	old := read(t, `
 apiVersion: cluster.k8s.io/v1alpha1
 kind: Machine
@@ -170,19 +170,19 @@ spec: {providerSpec: {valueFrom: {machineClass: {name: small}}}}
 		t.Error(diff)
 	}
 	if !reports(c, "metadata.annotations.machinist.dev/force-delete") {
-		t.Errorf("an annotation is lost silently: %v", codes(c))
+		t.Errorf("an annotation is lost without a finding: %v", codes(c))
 	}
-	// The old system ignores a mark and an initializer without a value.
+	// The old system ignores a delete mark and an initializer that are empty.
 	for _, key := range []string{"cluster.k8s.io/delete-machine", "machine-controller.kubermatic.io/initializers"} {
 		_ = unstructured.SetNestedField(old.Object, "", "metadata", "annotations", key)
 	}
 	if later := (clusterK8s{}).Convert(RoleMachine, old, nil).Later; len(later) != 1 {
-		t.Errorf("later there are %v", later)
+		t.Errorf("the postponed annotations are %v", later)
 	}
 }
 
 // Rule: migration-resolves-variables.
-func TestVariablesAreLiteralsOrReferences(t *testing.T) {
+func TestVariables(t *testing.T) {
 	const whole = "{namespace: ns, name: s, key: k}"
 	tests := []struct {
 		name, variable string
@@ -201,12 +201,12 @@ func TestVariablesAreLiteralsOrReferences(t *testing.T) {
 		{name: "Secret before literal", variable: "{value: x, secretKeyRef: " + whole + "}", from: &KeyRef{"Secret", "ns", "s", "k"}},
 		{name: "Secret before ConfigMap", variable: "{configMapKeyRef: {namespace: ns, name: other, key: k}, secretKeyRef: " + whole + "}",
 			from: &KeyRef{"Secret", "ns", "s", "k"}},
-		{name: "half a reference and a literal", variable: "{value: x, secretKeyRef: {name: s}}", want: "x"},
-		{name: "half a reference", variable: "{secretKeyRef: {name: s, key: k}}",
+		{name: "incomplete reference and literal", variable: "{value: x, secretKeyRef: {name: s}}", want: "x"},
+		{name: "incomplete reference", variable: "{secretKeyRef: {name: s, key: k}}",
 			findings: []string{"Blocker FromEnvironment spec.providerConfig.cloudProviderSpec.deep[0].v"}},
 		{name: "no literal", variable: "{value: null}",
 			findings: []string{"Blocker FromEnvironment spec.providerConfig.cloudProviderSpec.deep[0].v"}},
-		{name: "an object as literal", variable: "{value: {}}",
+		{name: "object as literal", variable: "{value: {}}",
 			findings: []string{"Blocker WrongType spec.providerConfig.cloudProviderSpec.deep[0].v.value"}},
 	}
 	for _, test := range tests {
@@ -234,7 +234,7 @@ spec: {providerConfig: {cloudProvider: azure, cloudProviderSpec: {deep: [{v: `+t
 	}
 }
 
-func TestTheNameOfAClassDependsOnItsReferences(t *testing.T) {
+func TestNameOfClassDependsOnItsReferences(t *testing.T) {
 	class := func(key string) *Class {
 		return (machineK8s{provider.SourceMachineK8s}).Convert(RoleMachine, read(t, `
 apiVersion: machine.k8s.io/v1alpha1
@@ -244,33 +244,33 @@ spec: {providerConfig: {cloudProvider: azure, cloudProviderSpec: {v: {secretKeyR
 `), nil).Class
 	}
 	if class("a").ContentName("x") == class("b").ContentName("x") {
-		t.Error("two accounts have one class")
+		t.Error("descriptions with different credentials have the same class")
 	}
 	if class("a").ContentName("x") != class("a").ContentName("x") {
-		t.Error("one description has two classes")
+		t.Error("equal descriptions have different classes")
 	}
 }
 
-func TestAMachineIsMadeLikeThoseOfItsSet(t *testing.T) {
+func TestSameInstances(t *testing.T) {
 	classes := map[string]*Class{}
 	for _, old := range sources.Samples(provider.SourceClusterK8s)["healthy"] {
 		classes[old.GetName()] = clusterK8s{}.Convert(roleOf(t, clusterK8s{}, old), old, nil).Class
 	}
 	set, machine := classes["general-5f94495bd9"], classes["general-5f94495bd9-x7k2p"]
 	if !set.SameInstances(classes["general"]) || !machine.SameInstances(set) {
-		t.Error("the machine, its set and its deployment have different instances")
+		t.Error("the machine, its set and its deployment do not have the same instances")
 	}
 	if other := classes["alone"]; other.UserData != nil || set.UserData == nil {
 		t.Error("the user data is not that of the deployment")
 	}
 	machine.Spec["vmSize"] = "other"
 	if machine.SameInstances(set) {
-		t.Error("another size is another instance")
+		t.Error("an instance of another size is the same")
 	}
 }
 
 // Rule: migration-one-controller.
-func TestAControllerOfAnotherSystemBlocks(t *testing.T) {
+func TestControllerOfAnotherSystemIsBlocker(t *testing.T) {
 	for owner, want := range map[string]string{
 		"{apiVersion: apps.example.com/v1, kind: Pool, name: p, controller: true}":           "Blocker OtherController metadata.ownerReferences[0].controller",
 		"{apiVersion: apps.example.com/v1, kind: Pool, name: p}":                             "Loss OtherOwner metadata.ownerReferences[0].name",
@@ -290,7 +290,7 @@ spec: {providerSpec: {valueFrom: {machineClass: {name: small}}}}
 }
 
 // Rule: migration-loses-nothing-silently.
-func TestAnObjectThatCannotBeReadBlocks(t *testing.T) {
+func TestPanicOfConversionIsBlocker(t *testing.T) {
 	c := convert(read(t, "{apiVersion: v1, kind: Machine}"), func(*fields, *Converted) { panic("a secret") })
 	if diff := cmp.Diff([]string{"Blocker ConversionFailed "}, codes(c)); diff != "" || strings.Contains(c.Findings[0].Message, "secret") {
 		t.Error(diff, c.Findings)

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// machineK8s is the first API of Kubermatic's machine-controller: cluster-scoped Machines, and no sets. It has been
-// served by two groups.
+// machineK8s is the first API of Kubermatic's machine-controller: cluster-scoped Machines without sets. It has been
+// served under two groups.
 type machineK8s struct{ group string }
 
 func (s machineK8s) Group() string { return s.group }
@@ -31,13 +31,14 @@ func (s machineK8s) NodeTraces() NodeTraces {
 }
 
 func (s machineK8s) dialect() *dialect {
-	return &dialect{groups: []string{s.group}, finalizers: kubermaticFinalizers, annotations: kubermaticBookkeeping}
+	return &dialect{groups: []string{s.group}, finalizers: kubermaticFinalizers, annotations: kubermaticInternalKeys}
 }
 
 func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted {
 	return convert(old, func(f *fields, c *Converted) {
 		if role != RoleMachine {
-			f.find(provider.FindingBlocker, CodeNotSupported, "kind", "The old system has machines only, no %s.", role)
+			f.report(provider.FindingBlocker, CodeNotSupported, "kind", "The old system only has machines, not objects of "+
+				"the kind %s.", role)
 			f.ignoreAll()
 			return
 		}
@@ -48,17 +49,18 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 		spec := f.child("spec")
 		nodeName := kubermaticMachine(d, spec, &machine.Spec)
 		for _, name := range spec.texts("roles") {
-			if name != "Node" { // Every machine has that one.
-				spec.find(provider.FindingLoss, CodeNotSupported, "roles", "Machinist's machines are nodes; it makes no "+
-					"control planes.")
+			if name != "Node" { // Every machine has this role.
+				spec.report(provider.FindingLoss, CodeNotSupported, "roles", "Machinist's machines are only nodes. Machinist "+
+					"does not create control planes.")
 				break
 			}
 		}
 		machine.Spec.Timeouts = kubermaticTimeouts(f, flags, m.oldAnnotations)
-		f.find(provider.FindingNote, CodeCreationTimeout, "spec", "The old controller waited for the Node without end, "+
-			"Machinist waits for %s.", endlessCreation)
+		f.report(provider.FindingNote, CodeCreationTimeout, "spec", "The old controller waited for the Node without a "+
+			"limit. Machinist waits for %s.", noCreationLimit)
 		if _, found := spec.object["providerConfig"]; !found {
-			spec.find(provider.FindingBlocker, CodeMissingField, "providerConfig", "The instance is not described.")
+			spec.report(provider.FindingBlocker, CodeMissingField, "providerConfig", "There is no description of the "+
+				"instance.")
 		} else {
 			c.Class = providerConfig(spec.child("providerConfig"), nil, false)
 		}
@@ -71,7 +73,8 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 func pauseForInitializers(m *metadata) {
 	if m.oldAnnotations[kubermaticInitializers] != "" {
 		m.later[v1beta1.AnnotationPaused] = "true"
-		m.find(provider.FindingNote, CodeInitializer, "annotations."+kubermaticInitializers, "The old controller ignores "+
-			"the machine because of the annotation. Machinist pauses it: remove %s to go on.", v1beta1.AnnotationPaused)
+		m.report(provider.FindingNote, CodeInitializer, "annotations."+kubermaticInitializers, "The old controller "+
+			"ignores the machine because of this annotation. Machinist pauses it. To manage the machine, remove %s.",
+			v1beta1.AnnotationPaused)
 	}
 }

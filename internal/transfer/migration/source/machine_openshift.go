@@ -7,19 +7,19 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Keys of OpenShift's machine-api-operator that mean something for Machinist.
+// Keys of OpenShift's machine-api-operator that have a meaning for Machinist.
 const (
 	openshiftDeleteMachine    = "machine.openshift.io/delete-machine"
 	openshiftOldDeleteMachine = "machine.openshift.io/cluster-api-delete-machine"
-	// openshiftSkipDrain acts by presence.
+	// openshiftSkipDrain has an effect if it exists, with any value.
 	openshiftSkipDrain = "machine.openshift.io/exclude-node-draining"
-	// openshiftStrategy on a health check hands unhealthy machines to another controller.
+	// openshiftStrategy on a health check delegates remediation to another controller.
 	openshiftStrategy = "machine.openshift.io/remediation-strategy"
 
 	openshiftRole       = "machine.openshift.io/cluster-api-machine-role"
 	openshiftType       = "machine.openshift.io/cluster-api-machine-type"
 	openshiftMachineSet = "machine.openshift.io/cluster-api-machineset"
-	// openshiftMaster is the role and the type of a machine of the control plane.
+	// openshiftMaster is the role and the type of machines of the control plane.
 	openshiftMaster = "master"
 
 	openshiftCPU     = "machine.openshift.io/vCPU"
@@ -29,9 +29,9 @@ const (
 )
 
 const (
-	// CodeControlPlane: machines of the control plane stay behind.
+	// CodeControlPlane: machines of the control plane stay with the old system.
 	CodeControlPlane = "ControlPlane"
-	// CodeAuthoritativeAPI: the object has a mirror in another API.
+	// CodeAuthoritativeAPI: the object has a copy in another API of the same system.
 	CodeAuthoritativeAPI = "AuthoritativeAPI"
 )
 
@@ -49,7 +49,7 @@ func (s machineOpenShift) Kinds() []Kind {
 	}
 }
 
-// Leases has one for the machines of each cloud that is known; a cluster has those of its own cloud.
+// Leases returns a Lease for the machines of each known cloud. A cluster has the one of its own cloud.
 func (machineOpenShift) Leases() (all []types.NamespacedName) {
 	for _, part := range []string{
 		"aws", "azure", "gcp", "openstack", "vsphere", "machineset", "healthcheck", "nodelink",
@@ -83,7 +83,7 @@ func (s machineOpenShift) Convert(role Role, old *unstructured.Unstructured, _ F
 	return convert(old, func(f *fields, c *Converted) {
 		r := openshiftReader{dialect: s.dialect(), fields: f, converted: c, namespace: old.GetNamespace(),
 			metadata: s.dialect().metadata(f, role)}
-		f.readAs(role, map[Role]func(){RoleHealthCheck: r.healthCheck, RoleSet: r.set, RoleMachine: r.machine})
+		f.readRole(role, map[Role]func(){RoleHealthCheck: r.healthCheck, RoleSet: r.set, RoleMachine: r.machine})
 		c.Later = r.metadata.later
 	})
 }
@@ -97,9 +97,9 @@ type openshiftReader struct {
 	metadata  metadata
 }
 
-// staysBehind reports whether an object with the labels is about the control plane. Nothing becomes of it, so nothing
-// else is reported.
-func (r *openshiftReader) staysBehind(labels map[string]string) bool {
+// staysWithOldSystem reports whether an object with the labels is for the control plane. Such an object is not
+// converted, so it has no other finding.
+func (r *openshiftReader) staysWithOldSystem(labels map[string]string) bool {
 	owner := r.metadata.controller
 	if labels[openshiftRole] != openshiftMaster && labels[openshiftType] != openshiftMaster &&
 		(owner == nil || owner.Kind != "ControlPlaneMachineSet") {
@@ -108,23 +108,23 @@ func (r *openshiftReader) staysBehind(labels map[string]string) bool {
 	r.fields.ignoreAll()
 	r.metadata.later = nil
 	r.converted.Findings = nil
-	r.fields.find(provider.FindingNote, CodeControlPlane, "metadata", "Machinist makes no control planes. The object "+
-		"stays as it is, with the old system.")
+	r.fields.report(provider.FindingNote, CodeControlPlane, "metadata", "Machinist does not create control planes. "+
+		"The object stays with the old system.")
 	return true
 }
 
-// authority reads which of two APIs of OpenShift rules over an object. The other has a mirror of it.
-func (r *openshiftReader) authority(f *fields) {
-	const name, message = "authoritativeAPI", "The Cluster API of OpenShift rules over the object. Set it to MachineAPI, and " +
-		"wait until the status has it."
+// checkAuthority reads which of OpenShift's two APIs controls an object. The other API has a copy of the object.
+func (r *openshiftReader) checkAuthority(f *fields) {
+	const name, message = "authoritativeAPI", "The Cluster API of OpenShift controls the object. Set authoritativeAPI " +
+		"to MachineAPI, and wait until the status shows that."
 	status := r.fields.observe("status").text(name)
 	switch spec := f.text(name); {
 	case spec == "ClusterAPI":
-		f.find(provider.FindingBlocker, CodeAuthoritativeAPI, name, message)
+		f.report(provider.FindingBlocker, CodeAuthoritativeAPI, name, message)
 	case status == "ClusterAPI" || status == "Migrating":
-		r.fields.find(provider.FindingBlocker, CodeAuthoritativeAPI, "status."+name, message)
+		r.fields.report(provider.FindingBlocker, CodeAuthoritativeAPI, "status."+name, message)
 	case spec != "":
-		f.find(provider.FindingLoss, CodeAuthoritativeAPI, name, "If the Cluster API of OpenShift has a mirror of the "+
-			"object, that goes with it.")
+		f.report(provider.FindingLoss, CodeAuthoritativeAPI, name, "If the Cluster API of OpenShift has a copy of the "+
+			"object, the copy is deleted together with the object.")
 	}
 }

@@ -15,11 +15,11 @@ import (
 
 func (r *openshiftReader) set() {
 	f := r.fields
-	if r.staysBehind(f.peek("spec").peek("template").peek("metadata").peek("labels").strings()) {
+	if r.staysWithOldSystem(f.peek("spec").peek("template").peek("metadata").peek("labels").stringFields()) {
 		return
 	}
 	spec := f.child("spec")
-	r.authority(spec)
+	r.checkAuthority(spec)
 	set := &v1beta1.MachineSet{}
 	r.metadata.apply(set)
 	to := &set.Spec
@@ -28,13 +28,13 @@ func (r *openshiftReader) set() {
 	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
 	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
 	to.DeletePolicy = openshiftDeletePolicy(spec)
-	to.Remediation.MaxInFlight = allMachines() // What bounds it is maxUnhealthy of the check.
+	to.Remediation.MaxInFlight = allMachines() // Only maxUnhealthy of the health check limits it.
 	if r.converted.Class != nil {
 		r.converted.Class.Capacity = r.capacity()
 	}
 	r.converted.Object = set
-	// The checks that a person made are objects of their own. For machines that one of them selects it decides, because
-	// this one replaces nothing. Its name is not the set's, which such a check may have.
+	// Health checks that a user created are separate objects. If one of them selects a machine, that one decides, because
+	// this one replaces nothing. Its name differs from the name of the set, which a user's check may have.
 	r.converted.Check = noRemediation(set.Name+"-none", to.Selector)
 }
 
@@ -46,7 +46,7 @@ func openshiftDeletePolicy(f *fields) v1beta1.DeletePolicy {
 	case v1beta1.DeleteRandom, v1beta1.DeleteNewest, v1beta1.DeleteOldest:
 		return policy
 	}
-	f.find(provider.FindingBlocker, CodeInvalidValue, "deletePolicy", "It must be Random, Newest or Oldest.")
+	f.report(provider.FindingBlocker, CodeInvalidValue, "deletePolicy", "The value must be Random, Newest or Oldest.")
 	return v1beta1.DeleteRandom
 }
 
@@ -55,13 +55,14 @@ func (r *openshiftReader) template(f *fields) v1beta1.MachineTemplateSpec {
 	from := f.child("template")
 	to := v1beta1.MachineTemplateSpec{ObjectMeta: r.templateMeta(from)}
 	if _, found := from.peek("metadata").peek("annotations").object[openshiftSkipDrain]; found {
-		from.find(provider.FindingLoss, CodeNotSupported, "metadata.annotations."+openshiftSkipDrain, "New machines of the "+
-			"template are drained. Set %s in the metadata of the template after the migration.", v1beta1.AnnotationSkipDrain)
+		from.report(provider.FindingLoss, CodeNotSupported, "metadata.annotations."+openshiftSkipDrain, "New machines of "+
+			"the template are drained. To prevent that, set %s in the metadata of the template after the migration.",
+			v1beta1.AnnotationSkipDrain)
 	}
 	spec := from.child("spec")
-	spec.loses("The instances of a template have no provider ID in common.", "providerID")
+	spec.reportLoss("The instances of a template cannot have the same provider ID.", "providerID")
 	if authority := spec.text("authoritativeAPI"); authority == "ClusterAPI" {
-		spec.find(provider.FindingLoss, CodeAuthoritativeAPI, "authoritativeAPI", "New machines are Machinist's.")
+		spec.report(provider.FindingLoss, CodeAuthoritativeAPI, "authoritativeAPI", "Machinist manages new machines.")
 	}
 	r.machineSpec(spec, &to.Spec)
 	return to
@@ -69,11 +70,11 @@ func (r *openshiftReader) template(f *fields) v1beta1.MachineTemplateSpec {
 
 func (r *openshiftReader) machine() {
 	f := r.fields
-	if r.staysBehind(r.metadata.oldLabels) {
+	if r.staysWithOldSystem(r.metadata.oldLabels) {
 		return
 	}
 	spec := f.child("spec")
-	r.authority(spec)
+	r.checkAuthority(spec)
 	machine := &v1beta1.Machine{}
 	r.machineSpec(spec, &machine.Spec)
 	for _, key := range []string{openshiftDeleteMachine, openshiftOldDeleteMachine} {
@@ -93,40 +94,41 @@ func (r *openshiftReader) machine() {
 // machineSpec reads the specification of a machine or of a template of machines.
 func (r *openshiftReader) machineSpec(f *fields, to *v1beta1.MachineSpec) {
 	if r.nodeMeta(f, &to.Node) != "" {
-		f.find(provider.FindingLoss, CodeNotSupported, "metadata.name", "Machinist finds a Node by its provider ID, "+
-			"whatever its name.")
+		f.report(provider.FindingLoss, CodeNotSupported, "metadata.name", "Machinist finds a Node by its provider ID, "+
+			"not by its name.")
 	}
 	to.Node.Taints = f.taints("taints")
 	hooks := f.child("lifecycleHooks")
-	to.LifecycleHooks.PreDrain, to.LifecycleHooks.PreTerminate = hooks.hooks("preDrain"), hooks.hooks("preTerminate")
+	to.LifecycleHooks.PreDrain, to.LifecycleHooks.PreTerminate = hooks.lifecycleHooks("preDrain"),
+		hooks.lifecycleHooks("preTerminate")
 	to.Timeouts = openshiftTimeouts(f)
 	r.converted.Class = r.instance(f.child("providerSpec"))
 }
 
-// openshiftTimeouts returns the timeouts of a machine. The old system waits for a machine and for its drain without
-// end. It does not wait for volumes unless it is asked to; Machinist waits for its default, five minutes at most.
+// openshiftTimeouts returns the timeouts of a machine. The old system waits for the Node and for the drain without a
+// limit. It only waits for volumes if a timeout is set. Machinist waits for its default, five minutes at most.
 func openshiftTimeouts(f *fields) v1beta1.MachineTimeouts {
-	f.find(provider.FindingNote, CodeCreationTimeout, "", "The old controller waited for the Node without end, Machinist "+
-		"waits for %s.", endlessCreation)
+	f.report(provider.FindingNote, CodeCreationTimeout, "", "The old controller waited for the Node without a limit. "+
+		"Machinist waits for %s.", noCreationLimit)
 	seconds := func(name string) time.Duration {
-		n := or(f.number(name), 0)
+		n := valueOr(f.number(name), 0)
 		if n < 0 {
-			f.find(provider.FindingBlocker, CodeInvalidValue, name, "It must not be negative.")
+			f.report(provider.FindingBlocker, CodeInvalidValue, name, "The number must not be negative.")
 		}
 		if n <= 0 {
-			return endless
+			return noLimit
 		}
 		return time.Duration(n) * time.Second
 	}
-	to := v1beta1.MachineTimeouts{Creation: asDuration(endlessCreation),
+	to := v1beta1.MachineTimeouts{Creation: asDuration(noCreationLimit),
 		Drain: asDuration(seconds("nodeDrainTimeoutSeconds"))}
 	const detach, deletion = "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds"
 	if f.number(detach) != nil {
 		to.VolumeDetach = asDuration(seconds(detach))
 	}
 	if f.number(deletion) != nil {
-		f.find(provider.FindingLoss, CodeNotSupported, deletion, "Machinist deletes the Node of an instance that is gone, "+
-			"however long that takes.")
+		f.report(provider.FindingLoss, CodeNotSupported, deletion, "Machinist deletes the Node of a deleted instance, "+
+			"and has no timeout for that.")
 	}
 	return to
 }
@@ -135,23 +137,23 @@ func openshiftTimeouts(f *fields) v1beta1.MachineTimeouts {
 func (r *openshiftReader) instance(f *fields) *Class {
 	spec, found := typed[map[string]any](f, "value", "an object")
 	if !found {
-		f.find(provider.FindingBlocker, CodeMissingField, "value", "The instance is not described.")
+		f.report(provider.FindingBlocker, CodeMissingField, "value", "There is no description of the instance.")
 		return nil
 	}
-	value := newFields(spec, f.at("value"), f.findings) // The driver reports what it does not know.
-	class := &Class{Path: f.at("value"), Provider: value.text("kind"), Spec: runtime.DeepCopyJSON(spec)}
+	value := newFields(spec, f.pathOf("value"), f.findings) // The driver reports the fields that it does not know.
+	class := &Class{Path: f.pathOf("value"), Provider: value.text("kind"), Spec: runtime.DeepCopyJSON(spec)}
 	if class.Provider == "" {
-		value.find(provider.FindingBlocker, CodeMissingField, "kind", "The description of the instance has no kind, such as "+
-			"AzureMachineProviderSpec.")
+		value.report(provider.FindingBlocker, CodeMissingField, "kind", "The description of the instance has no kind, "+
+			"such as AzureMachineProviderSpec.")
 	}
 	if secret := r.secret(value, "credentialsSecret"); secret != nil {
 		class.Credentials = []types.NamespacedName{*secret}
 	}
 	if secret := r.secret(value, "userDataSecret"); secret != nil {
 		class.UserData = &KeyRef{Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name, Key: "userData"}
-	} else if r.metadata.controller == nil { // The set of a machine reports its own.
-		value.find(provider.FindingLoss, CodeUserData, "userDataSecret", "There is no user data. Name a Secret with user "+
-			"data for new machines in spec.userDataRef of the Migration.")
+	} else if r.metadata.controller == nil { // For a machine of a set, the set reports it.
+		value.report(provider.FindingLoss, CodeUserData, "userDataSecret", "There is no user data. Name a Secret with "+
+			"user data for new machines in spec.userDataRef of the Migration.")
 	}
 	if class.Provider == "" {
 		return nil
@@ -159,10 +161,10 @@ func (r *openshiftReader) instance(f *fields) *Class {
 	return class
 }
 
-// secret returns the Secret that a description refers to, nil where there is none.
+// secret returns the Secret that a description refers to, or nil.
 func (r *openshiftReader) secret(f *fields, name string) *types.NamespacedName {
 	raw, _ := typed[map[string]any](f, name, "an object")
-	ref := newFields(raw, f.at(name), f.findings)
+	ref := newFields(raw, f.pathOf(name), f.findings)
 	secret := types.NamespacedName{Namespace: ref.text("namespace"), Name: ref.text("name")}
 	if secret.Name == "" {
 		return nil
@@ -173,7 +175,7 @@ func (r *openshiftReader) secret(f *fields, name string) *types.NamespacedName {
 	return &secret
 }
 
-// capacity reads what the autoscaler expects of a node of the set, nil where the set has no annotation with it.
+// capacity returns what the autoscaler expects of a node of the set, or nil if the set has no annotation for it.
 func (r *openshiftReader) capacity() *v1beta1.ClassCapacity {
 	resources := corev1.ResourceList{}
 	for _, from := range []struct {
@@ -183,7 +185,7 @@ func (r *openshiftReader) capacity() *v1beta1.ClassCapacity {
 	}{
 		{openshiftCPU, corev1.ResourceCPU, ""},
 		{openshiftMemory, corev1.ResourceMemory, "Mi"},
-		{openshiftGPU, nvidiaGPU, ""}, // The autoscaler takes them for NVIDIA's.
+		{openshiftGPU, nvidiaGPU, ""}, // The autoscaler treats them as NVIDIA's.
 		{openshiftMaxPods, corev1.ResourcePods, ""},
 	} {
 		text, found := r.metadata.oldAnnotations[from.annotation]
@@ -193,8 +195,8 @@ func (r *openshiftReader) capacity() *v1beta1.ClassCapacity {
 		n, err := strconv.ParseUint(text, 10, 31)
 		switch {
 		case err != nil:
-			r.metadata.find(provider.FindingNote, CodeInvalidValue, "annotations."+from.annotation, "It is no number, so the "+
-				"autoscaler cannot read it.")
+			r.metadata.report(provider.FindingNote, CodeInvalidValue, "annotations."+from.annotation, "The value is not a "+
+				"number, so the autoscaler cannot read it.")
 		case n > 0:
 			resources[from.to] = resource.MustParse(strconv.FormatUint(n, 10) + from.unit)
 		}

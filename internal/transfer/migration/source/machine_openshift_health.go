@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// CodePausedCheck: the old health check did nothing for now.
+	// CodePausedCheck: the old health check is paused.
 	CodePausedCheck = "PausedCheck"
-	// CodeExternalRemediation: another controller acts on unhealthy machines.
+	// CodeExternalRemediation: another controller remediates unhealthy machines.
 	CodeExternalRemediation = "ExternalRemediation"
 )
 
-// openshiftStartupTimeout is how long the old system waits for a Node where a check does not say it.
+// openshiftStartupTimeout is how long the old system waits for a Node if the health check does not set a timeout.
 const openshiftStartupTimeout = 10 * time.Minute
 
 func (r *openshiftReader) healthCheck() {
 	f := r.fields
-	if r.staysBehind(f.peek("spec").peek("selector").peek("matchLabels").strings()) {
+	if r.staysWithOldSystem(f.peek("spec").peek("selector").peek("matchLabels").stringFields()) {
 		return
 	}
 	spec := f.child("spec")
@@ -32,7 +32,7 @@ func (r *openshiftReader) healthCheck() {
 	to := &check.Spec
 	to.Selector = r.checkSelector(spec)
 	conditions := nodeConditions{fields: spec, name: "unhealthyConditions"}
-	for _, c := range spec.each("unhealthyConditions") {
+	for _, c := range spec.objects("unhealthyConditions") {
 		unhealthyCondition(c, &conditions)
 	}
 	to.UnhealthyNodeConditions = conditions.list
@@ -43,12 +43,13 @@ func (r *openshiftReader) healthCheck() {
 	r.converted.Object = check
 }
 
-// checkSelector reads the selector of a check. It may be empty. What the old system wrote on machines is not on
-// Machinist's, and without it the check would select more machines than before.
+// checkSelector reads the selector of a health check, which may be empty. Labels that the old system wrote are not on
+// Machinist's machines. Without these labels, the check would select more machines than before.
 func (r *openshiftReader) checkSelector(f *fields) metav1.LabelSelector {
 	const name = "selector"
 	if _, found := f.get(name); !found {
-		f.find(provider.FindingBlocker, CodeMissingField, name, "Without it the check would select all machines.")
+		f.report(provider.FindingBlocker, CodeMissingField, name, "Without a selector, the health check would select all "+
+			"machines.")
 	}
 	selector := readSelector(f.child(name))
 	keys := keysOf(selector)
@@ -57,36 +58,36 @@ func (r *openshiftReader) checkSelector(f *fields) metav1.LabelSelector {
 	for _, key := range keys {
 		workers = workers || key == openshiftRole || key == openshiftType || key == openshiftMachineSet
 		if r.isOwn(key) {
-			f.find(provider.FindingBlocker, CodeNotSupported, name, "The check selects by %s, which the old system wrote and "+
-				"Machinist's machines do not have. Select by another label.", key)
+			f.report(provider.FindingBlocker, CodeNotSupported, name, "The health check selects by the label %s, which the "+
+				"old system wrote. Machinist's machines do not have it. Select by another label.", key)
 		}
 	}
 	if !workers {
-		f.find(provider.FindingNote, CodeControlPlane, name, "If the check selects machines of the control plane as well, "+
-			"they stay behind without it.")
+		f.report(provider.FindingNote, CodeControlPlane, name, "If the health check also selects machines of the control "+
+			"plane, these stay with the old system without this health check.")
 	}
 	if _, err := metav1.LabelSelectorAsSelector(&selector); err != nil {
-		f.find(provider.FindingBlocker, CodeInvalidValue, name, "The selector is not valid.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, name, "The selector is not valid.")
 	}
 	return selector
 }
 
-// unhealthyCondition reads one condition of a check.
+// unhealthyCondition reads one condition of a health check.
 func unhealthyCondition(f *fields, to *nodeConditions) {
 	name, status, timeout := f.text("type"), corev1.ConditionStatus(f.text("status")), f.duration("timeout")
 	switch {
 	case name == "" || timeout == nil:
-		f.find(provider.FindingBlocker, CodeMissingField, "type", "A condition needs a type, a status and a timeout.")
+		f.report(provider.FindingBlocker, CodeMissingField, "type", "A condition needs a type, a status and a timeout.")
 	case status != corev1.ConditionTrue && status != corev1.ConditionFalse && status != corev1.ConditionUnknown:
-		f.find(provider.FindingBlocker, CodeInvalidValue, "status", "It must be True, False or Unknown.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, "status", "The status must be True, False or Unknown.")
 	case *timeout < 0:
-		f.find(provider.FindingBlocker, CodeInvalidValue, "timeout", "It must not be negative.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, "timeout", "The timeout must not be negative.")
 	default:
 		to.add(name, *timeout, status)
 	}
 }
 
-// maxUnhealthy reads how many machines may be unhealthy, and writes out the old system's default: all.
+// maxUnhealthy reads how many machines may be unhealthy. The old system's default is all.
 func maxUnhealthy(f *fields) *intstr.IntOrString {
 	const name = "maxUnhealthy"
 	if _, found := f.get(name); !found {
@@ -94,18 +95,18 @@ func maxUnhealthy(f *fields) *intstr.IntOrString {
 	}
 	most := f.numberOrPercentage(name, 0)
 	if most.Type == intstr.String && !isZero(most) && most.StrVal != "100%" {
-		f.find(provider.FindingNote, CodeBounded, name, "It is rounded down, but to no less than one machine; the old "+
-			"system rounded to none.")
+		f.report(provider.FindingNote, CodeBounded, name, "Machinist rounds the percentage down, but to at least one "+
+			"machine. The old system rounded it down to 0.")
 	}
 	return most
 }
 
-// startupTimeout reads how long a machine may be without a Node: 10 minutes by default, without end if it is 0.
+// startupTimeout reads how long a machine may be without a Node. The default is 10 minutes, and 0 means no limit.
 func startupTimeout(f *fields) *metav1.Duration {
 	const name = "nodeStartupTimeout"
-	d := or(f.duration(name), openshiftStartupTimeout)
+	d := valueOr(f.duration(name), openshiftStartupTimeout)
 	if d < 0 {
-		f.find(provider.FindingBlocker, CodeInvalidValue, name, "It must not be negative.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, name, "The timeout must not be negative.")
 	}
 	if d <= 0 {
 		return nil
@@ -113,24 +114,25 @@ func startupTimeout(f *fields) *metav1.Duration {
 	return asDuration(d)
 }
 
-// remediation reads what is done with unhealthy machines.
+// remediation reads how unhealthy machines are remediated.
 func (r *openshiftReader) remediation(f *fields) v1beta1.RemediationType {
 	const template = "remediationTemplate"
-	const message = "Another controller acts on unhealthy machines, by objects that Machinist does not make. The check " +
-		"marks the machines; that controller must learn to act on Machinist's."
+	const message = "Another controller remediates unhealthy machines with objects that Machinist does not create. " +
+		"The health check marks the machines. Change that controller to remediate Machinist's machines."
 	result := v1beta1.RemediationReplace
 	if _, found := f.get(template); found {
-		f.find(provider.FindingLoss, CodeExternalRemediation, template, message)
+		f.report(provider.FindingLoss, CodeExternalRemediation, template, message)
 		result = v1beta1.RemediationExternal
 	}
 	if r.metadata.oldAnnotations[openshiftStrategy] != "" {
-		r.metadata.find(provider.FindingLoss, CodeExternalRemediation, "annotations."+openshiftStrategy, message)
+		r.metadata.report(provider.FindingLoss, CodeExternalRemediation, "annotations."+openshiftStrategy, message)
 		result = v1beta1.RemediationExternal
 	}
 	if _, paused := r.metadata.annotations[v1beta1.AnnotationClusterAPIPaused]; paused {
 		delete(r.metadata.annotations, v1beta1.AnnotationClusterAPIPaused)
-		r.metadata.find(provider.FindingNote, CodePausedCheck, "annotations."+v1beta1.AnnotationClusterAPIPaused, "The check "+
-			"is paused. Machinist's replaces nothing; set remediation.type to %s to go on.", result)
+		r.metadata.report(provider.FindingNote, CodePausedCheck, "annotations."+v1beta1.AnnotationClusterAPIPaused, "The "+
+			"health check is paused. Machinist's health check replaces no machines. To replace machines, set "+
+			"remediation.type to %s.", result)
 		result = v1beta1.RemediationNone
 	}
 	return result

@@ -8,43 +8,45 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// CodeHookRenamed: a lifecycle hook has another name, by which its owner does not find it.
+// CodeHookRenamed: a lifecycle hook gets another name, under which its owner does not find it.
 const CodeHookRenamed = "HookRenamed"
 
-// Bounds of lifecycle hooks.
+// Limits of lifecycle hooks.
 const (
-	mostHooks       = 16
-	longestHookText = 253
+	maxHooks    = 16
+	maxHookText = 253
 )
 
-// qualifiedHook is what the name of a hook has to be.
+// qualifiedHook matches the names that a hook can have.
 var qualifiedHook = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+` +
 	`(/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`)
 
-// hooks reads a list of lifecycle hooks. A name without the domain of its owner gets one.
-func (f *fields) hooks(name string) (all []v1beta1.LifecycleHook) {
+// lifecycleHooks reads a list of lifecycle hooks. A name without the domain of its owner gets one.
+func (f *fields) lifecycleHooks(name string) (all []v1beta1.LifecycleHook) {
 	seen := map[string]bool{}
-	for _, h := range f.each(name) {
+	for _, h := range f.objects(name) {
 		hook := v1beta1.LifecycleHook{Name: h.text("name"), Owner: h.text("owner")}
 		if hook.Name == "" || hook.Owner == "" {
-			h.find(provider.FindingBlocker, CodeMissingField, "name", "A hook needs a name and an owner.")
+			h.report(provider.FindingBlocker, CodeMissingField, "name", "A hook needs a name and an owner.")
 			continue
 		}
 		if !qualifiedHook.MatchString(hook.Name) {
 			hook.Name = provider.SourceOpenShift + "/" + strings.ReplaceAll(hook.Name, "/", ".")
-			h.find(provider.FindingLoss, CodeHookRenamed, "name", "A hook needs a name with a domain; it becomes %.253s. Its "+
-				"owner does not find it, so that the deletion of the machine waits until a person removes it.", hook.Name)
+			h.report(provider.FindingLoss, CodeHookRenamed, "name", "The name of a hook must have a domain. The new name is "+
+				"%.253s. The owner does not find the hook under that name, so the deletion of the machine waits until the "+
+				"hook is removed by hand.", hook.Name)
 		}
 		switch {
-		case !qualifiedHook.MatchString(hook.Name) || len(hook.Name) > longestHookText:
-			h.find(provider.FindingBlocker, CodeInvalidValue, "name", "It must be a name of at most %d characters, such as "+
-				"example.com/Backup.", longestHookText)
-		case len(hook.Owner) > longestHookText:
-			h.find(provider.FindingBlocker, CodeInvalidValue, "owner", "It must have at most %d characters.", longestHookText)
+		case !qualifiedHook.MatchString(hook.Name) || len(hook.Name) > maxHookText:
+			h.report(provider.FindingBlocker, CodeInvalidValue, "name", "The value must be a name of at most %d characters, "+
+				"such as example.com/Backup.", maxHookText)
+		case len(hook.Owner) > maxHookText:
+			h.report(provider.FindingBlocker, CodeInvalidValue, "owner", "The owner must have at most %d characters.",
+				maxHookText)
 		case seen[hook.Name]:
-			h.find(provider.FindingBlocker, CodeInvalidValue, "name", "The list has the hook %s twice.", hook.Name)
-		case len(all) == mostHooks:
-			h.find(provider.FindingBlocker, CodeBounded, "name", "A machine has at most %d hooks of a kind.", mostHooks)
+			h.report(provider.FindingBlocker, CodeInvalidValue, "name", "The list contains the hook %s twice.", hook.Name)
+		case len(all) == maxHooks:
+			h.report(provider.FindingBlocker, CodeBounded, "name", "A machine can have at most %d hooks of one kind.", maxHooks)
 		default:
 			seen[hook.Name] = true
 			all = append(all, hook)

@@ -18,7 +18,7 @@ import (
 
 const openshiftInstance = "providerSpec: {value: {kind: AzureMachineProviderSpec, userDataSecret: {name: u}}}"
 
-// openshift returns an object of OpenShift's: metadata and spec are in the flow style of YAML.
+// openshift returns an object of OpenShift. metadata and spec are in the flow style of YAML.
 func openshift(t *testing.T, kind, metadata, spec string) *unstructured.Unstructured {
 	t.Helper()
 	return read(t, fmt.Sprintf("{apiVersion: machine.openshift.io/v1beta1, kind: %s, metadata: {name: a, namespace: ns, %s}, spec: {%s}}",
@@ -32,13 +32,13 @@ func openshiftMachines(t *testing.T, metadata, settings string) *unstructured.Un
 		openshiftInstance+", "+settings+"}}")
 }
 
-// withoutNotes returns the findings that somebody has to act on.
+// withoutNotes returns the findings that are not Notes.
 func withoutNotes(c Converted) string {
 	return strings.Join(slices.DeleteFunc(codes(c), func(f string) bool { return strings.HasPrefix(f, "Note") }), ", ")
 }
 
 // Rules: migration-states-old-defaults, migration-replaces-no-more-than-before.
-func TestDefaultsOfOpenShiftsMachinesAreWrittenOut(t *testing.T) {
+func TestDefaultsOfOpenShiftAreExplicit(t *testing.T) {
 	c := machineOpenShift{}.Convert(RoleSet, openshiftMachines(t, "", ""), nil)
 	data, err := yaml.Marshal(map[string]any{"set": c.Object.(*v1beta1.MachineSet).Spec, "check": c.Check.Spec})
 	if err != nil {
@@ -70,12 +70,12 @@ set:
 		t.Error(diff)
 	}
 	if c.Check.Name == c.Object.GetName() {
-		t.Error("the check has the name that a person may have given to another check of the set")
+		t.Error("the check has the name that a user may have given to another check of the set")
 	}
 }
 
 // Rule: migration-states-old-defaults.
-func TestTimeoutsOfOpenShiftsMachines(t *testing.T) {
+func TestTimeoutsOfOpenShift(t *testing.T) {
 	for settings, want := range map[string]string{
 		"":                                  "99999h0m0s <nil> ",
 		"nodeDrainTimeoutSeconds: 0":        "99999h0m0s <nil> ",
@@ -111,7 +111,7 @@ func TestHealthChecksOfOpenShift(t *testing.T) {
 		{name: "all machines", spec: "selector: {}, " + conditions, want: "selector: {}, " + want + ready},
 		{name: "no selector", spec: conditions, want: "selector: {}, " + want + ready,
 			findings: "Blocker MissingField spec.selector"},
-		{name: "a label that is not on ours", spec: "selector: {matchExpressions: [{key: machine.openshift.io/zone, operator: Exists}]}, " + conditions,
+		{name: "a label that Machinist's machines do not have", spec: "selector: {matchExpressions: [{key: machine.openshift.io/zone, operator: Exists}]}, " + conditions,
 			want:     "selector: {matchExpressions: [{key: machine.openshift.io/zone, operator: Exists}]}, " + want + ready,
 			findings: "Blocker NotSupported spec.selector"},
 		{name: "external", spec: selector + conditions + ", remediationTemplate: {kind: A, name: b}",
@@ -135,7 +135,7 @@ func TestHealthChecksOfOpenShift(t *testing.T) {
 				t.Error(diff)
 			}
 			if len(c.Object.GetAnnotations()) > 0 {
-				t.Errorf("the check has %v", c.Object.GetAnnotations())
+				t.Errorf("the check has the annotations %v", c.Object.GetAnnotations())
 			}
 			if got := withoutNotes(c); got != test.findings {
 				t.Errorf("the findings are %s", got)
@@ -145,8 +145,8 @@ func TestHealthChecksOfOpenShift(t *testing.T) {
 }
 
 // Rule: migration-hooks-come-over.
-func TestHooksHaveADomain(t *testing.T) {
-	many := make([]string, mostHooks+1)
+func TestHooksGetADomain(t *testing.T) {
+	many := make([]string, maxHooks+1)
 	for i := range many {
 		many[i] = fmt.Sprintf("{name: h%d.example.com, owner: o}", i)
 	}
@@ -171,13 +171,13 @@ func TestHooksHaveADomain(t *testing.T) {
 	}
 	c := machineOpenShift{}.Convert(RoleMachine, openshift(t, "Machine", "",
 		openshiftInstance+", lifecycleHooks: {preTerminate: ["+strings.Join(many, ", ")+"]}"), nil)
-	if n := len(c.Object.(*v1beta1.Machine).Spec.LifecycleHooks.PreTerminate); n != mostHooks || !c.Blocked() {
+	if n := len(c.Object.(*v1beta1.Machine).Spec.LifecycleHooks.PreTerminate); n != maxHooks || !c.Blocked() {
 		t.Errorf("%d hooks, %s", n, withoutNotes(c))
 	}
 }
 
 // Rule: migration-acts-on-annotations-later.
-func TestWhatOpenShiftsMachinesAreAskedForComesLater(t *testing.T) {
+func TestAnnotationsOfOpenShiftArePostponed(t *testing.T) {
 	for annotations, want := range map[string]map[string]string{
 		"": {},
 		"machine.openshift.io/delete-machine: ''":              {},
@@ -188,7 +188,7 @@ func TestWhatOpenShiftsMachinesAreAskedForComesLater(t *testing.T) {
 		old := openshift(t, "Machine", "annotations: {"+annotations+"}", openshiftInstance)
 		c := machineOpenShift{}.Convert(RoleMachine, old, nil)
 		if len(c.Object.GetAnnotations()) > 0 {
-			t.Errorf("%s: it has %v at once", annotations, c.Object.GetAnnotations())
+			t.Errorf("%s: the machine already has %v", annotations, c.Object.GetAnnotations())
 		}
 		if diff := cmp.Diff(want, c.Later); diff != "" {
 			t.Errorf("%s: %s", annotations, diff)
@@ -197,20 +197,20 @@ func TestWhatOpenShiftsMachinesAreAskedForComesLater(t *testing.T) {
 }
 
 // Rule: migration-control-planes-stay.
-func TestNothingBecomesOfControlPlanes(t *testing.T) {
+func TestControlPlanesAreNotConverted(t *testing.T) {
 	for _, old := range sources.Samples(provider.SourceOpenShift)["control-plane"] {
 		c := machineOpenShift{}.Convert(roleOf(t, machineOpenShift{}, old), old, nil)
 		if diff := cmp.Diff([]string{"Note ControlPlane metadata"}, codes(c)); diff != "" {
 			t.Errorf("%s %s: %s", old.GetKind(), old.GetName(), diff)
 		}
 		if c.Object != nil || c.Class != nil || c.Check != nil || c.Machine != nil || len(c.Later) > 0 {
-			t.Errorf("%s %s becomes %+v", old.GetKind(), old.GetName(), c)
+			t.Errorf("%s %s is converted: %+v", old.GetKind(), old.GetName(), c)
 		}
 	}
 }
 
 // Rule: migration-one-controller.
-func TestOneAPIOfOpenShiftRules(t *testing.T) {
+func TestObjectsOfTheClusterAPIOfOpenShiftAreBlockers(t *testing.T) {
 	for _, test := range []struct{ spec, status, want string }{
 		{"", "", ""},
 		{"MachineAPI", "MachineAPI", "Loss AuthoritativeAPI spec.authoritativeAPI"},
@@ -231,7 +231,7 @@ func TestOneAPIOfOpenShiftRules(t *testing.T) {
 }
 
 // Rule: migration-reads-what-is-in-flight.
-func TestWhatIsInFlightAtOpenShiftsIsRead(t *testing.T) {
+func TestStateOfOpenShiftMachines(t *testing.T) {
 	want := map[string]Machine{"creating": {}, "deleting": {Deleting: true, NodeName: "deleting"},
 		"failed": {Failed: true, NodeName: "failed"}}
 	for _, old := range sources.Samples(provider.SourceOpenShift)["in-flight"] {

@@ -8,14 +8,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Keys of Gardener's machine-controller-manager that mean something for Machinist.
+// Keys of Gardener's machine-controller-manager that have a meaning for Machinist.
 const (
 	sapcloudTemplateHash = "machine-template-hash"
 	// sapcloudNode is the label with the name of a Machine's Node.
 	sapcloudNode = "node"
-	// sapcloudForceDeletion is a label; with the value True the deletion of the Machine does not wait for the drain.
+	// sapcloudForceDeletion is a label. If its value is True, the deletion of the Machine does not wait for the drain.
 	sapcloudForceDeletion = "force-deletion"
-	// sapcloudFreeze is the label of a set or deployment that makes no machines for now.
+	// sapcloudFreeze is the label of a set or deployment that currently creates no machines.
 	sapcloudFreeze = "freeze"
 	// sapcloudSelected is the label of a Machine that is about to be updated in place.
 	sapcloudSelected = "node.machine.sapcloud.io/selected-for-update"
@@ -23,9 +23,9 @@ const (
 	sapcloudPriority = "machinepriority.machine.sapcloud.io"
 	sapcloudMarkTime = "machine.sapcloud.io/marked-for-deletion-time"
 	sapcloudPreserve = "node.machine.sapcloud.io/preserve"
-	// sapcloudTrigger is the annotation of a deployment by which the autoscaler names machines to delete.
+	// sapcloudTrigger is the annotation of a deployment in which the autoscaler names machines to delete.
 	sapcloudTrigger = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
-	// sapcloudCreationTimeout is the annotation of a deployment with a time instead of creationTimeout.
+	// sapcloudCreationTimeout is the annotation of a deployment that overrides creationTimeout.
 	sapcloudCreationTimeout = "node.machine.sapcloud.io/effective-creation-timeout"
 )
 
@@ -44,7 +44,7 @@ func (s machineSapcloud) Kinds() []Kind {
 	}
 }
 
-// Leases has one for the controllers of sets and deployments, and one for those of machines.
+// Leases returns the Lease of the controllers of sets and deployments, and that of the controllers of machines.
 func (machineSapcloud) Leases() []types.NamespacedName {
 	return []types.NamespacedName{{Name: "machine-controller-manager"}, {Name: "machine-controller"}}
 }
@@ -58,7 +58,7 @@ func (s machineSapcloud) NodeTraces() NodeTraces {
 			domain + "last-applied-anno-labels-taints", domain + "last-applied-virtual-capacity",
 			domain + "last-applied-node-preserve-value", domain + "update-failed-reason",
 		},
-		// Who disabled the scale-down is known by the mark only: a person's stays.
+		// Only the mark shows who disabled scaling down. If a user did, it stays disabled.
 		Marked: map[string]string{
 			"cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm": v1beta1.NodeAnnotationScaleDownDisabled,
 		},
@@ -67,13 +67,13 @@ func (s machineSapcloud) NodeTraces() NodeTraces {
 	}
 }
 
-// sapcloudFinalizers are those on its objects, and on the Secrets that its classes refer to.
+// sapcloudFinalizers are the finalizers on its objects, and on the Secrets that its classes refer to.
 var sapcloudFinalizers = []string{
 	"machine.sapcloud.io/machine-controller-manager", "machine.sapcloud.io/machine-controller",
 }
 
 func (s machineSapcloud) dialect() *dialect {
-	// What its controllers note down is in two domains of their own and in that of the Deployments that they imitate.
+	// The controllers write into two domains of their own, and into the domain of Kubernetes' Deployments.
 	own := []string{"node.machine.sapcloud.io/", "machine.sapcloud.io/"}
 	return &dialect{
 		groups:     []string{s.Group()},
@@ -89,7 +89,7 @@ func (s machineSapcloud) Convert(role Role, old *unstructured.Unstructured, flag
 	return convert(old, func(f *fields, c *Converted) {
 		r := sapcloudReader{dialect: s.dialect(), fields: f, converted: c, flags: flags,
 			namespace: old.GetNamespace(), metadata: s.dialect().metadata(f, role)}
-		f.readAs(role, map[Role]func(){RoleClass: r.class, RoleDeployment: r.deployment, RoleSet: r.set,
+		f.readRole(role, map[Role]func(){RoleClass: r.class, RoleDeployment: r.deployment, RoleSet: r.set,
 			RoleMachine: r.machine})
 		c.Later = r.metadata.later
 	})

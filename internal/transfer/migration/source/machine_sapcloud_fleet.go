@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// CodeAutoscalerBounds: the bounds of the autoscaler's group are in its flags and not in the object.
+	// CodeAutoscalerBounds: the autoscaler's bounds are in the flags of the old autoscaler, not in the object.
 	CodeAutoscalerBounds = "AutoscalerBounds"
-	// CodeScaleDownPending: the autoscaler has chosen machines that are not marked yet.
+	// CodeScaleDownPending: the autoscaler has selected machines that are not marked yet.
 	CodeScaleDownPending = "ScaleDownPending"
 )
 
-// endless stands for a time without end.
-const endless = 99999 * time.Hour
+// noLimit is the timeout that stands for no limit.
+const noLimit = 99999 * time.Hour
 
 func (r *sapcloudReader) deployment() {
 	f := r.fields
@@ -32,13 +32,13 @@ func (r *sapcloudReader) deployment() {
 	to.Template = template
 	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
 	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
-	to.Paused = spec.flag("paused")
-	to.RevisionHistoryLimit = spec.historyLimit("revisionHistoryLimit", 100) // It retained all.
-	to.ProgressDeadline = spec.progressDeadline("progressDeadlineSeconds", int32(endless/time.Second), to.MinReadySeconds)
+	to.Paused = spec.boolean("paused")
+	to.RevisionHistoryLimit = spec.historyLimit("revisionHistoryLimit", 100) // The old system kept all old sets.
+	to.ProgressDeadline = spec.progressDeadline("progressDeadlineSeconds", int32(noLimit/time.Second), to.MinReadySeconds)
 	to.DeletePolicy = v1beta1.DeleteOldest
 	to.Remediation.MaxInFlight = oneMachine()
 	sapcloudStrategy(spec.child("strategy"), to)
-	spec.loses("The rollback that it asks for is not carried out. Let the old system finish it, or remove the field.",
+	spec.reportLoss("The requested rollback is not carried out. Let the old system finish it, or remove the field.",
 		"rollbackTo")
 	r.autoPreserve(spec)
 	r.autoscaler()
@@ -46,13 +46,13 @@ func (r *sapcloudReader) deployment() {
 	r.converted.Check = health.check(deployment.Name, to.Selector)
 }
 
-// oneMachine is how many failed machines of a deployment the old system replaces at a time.
+// oneMachine is the number of failed machines of a deployment that the old system replaces at the same time.
 func oneMachine() *intstr.IntOrString {
 	one := intstr.FromInt32(1)
 	return &one
 }
 
-// sapcloudStrategy reads the strategy. Missing bounds are 1, as the old system's documentation has it.
+// sapcloudStrategy reads the strategy. Bounds that are not set are 1, as the documentation of the old system says.
 func sapcloudStrategy(f *fields, to *v1beta1.MachineDeploymentSpec) {
 	kind := f.text("type")
 	rolling, inPlace := f.child("rollingUpdate"), f.child("inPlaceUpdate")
@@ -64,10 +64,10 @@ func sapcloudStrategy(f *fields, to *v1beta1.MachineDeploymentSpec) {
 	case "InPlaceUpdate":
 		to.Strategy.Type, to.Strategy.InPlace = v1beta1.StrategyInPlace, sapcloudInPlace(inPlace)
 	default:
-		f.find(provider.FindingBlocker, CodeInvalidValue, "type", "The old system has the strategies RollingUpdate, "+
-			"Recreate and InPlaceUpdate.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, "type", "The strategy must be RollingUpdate, Recreate or "+
+			"InPlaceUpdate.")
 	}
-	// The old system ignores what is for another strategy.
+	// The old system ignores the fields of other strategies.
 	for _, other := range []*fields{rolling, inPlace} {
 		other.ignore("maxSurge", "maxUnavailable")
 	}
@@ -77,23 +77,23 @@ func sapcloudStrategy(f *fields, to *v1beta1.MachineDeploymentSpec) {
 func sapcloudInPlace(f *fields) *v1beta1.InPlaceUpdate {
 	to := &v1beta1.InPlaceUpdate{MaxUnavailable: f.numberOrPercentage("maxUnavailable", 1)}
 	if isZero(to.MaxUnavailable) {
-		f.find(provider.FindingNote, CodeBounded, "maxUnavailable", "Machinist makes no machines for an update in place, "+
-			"so one has to be unavailable; it becomes 1.")
+		f.report(provider.FindingNote, CodeBounded, "maxUnavailable", "Machinist creates no machines for an update in "+
+			"place, so at least one must be unavailable. The new value is 1.")
 		to.MaxUnavailable = oneMachine()
 	}
 	if surge := f.numberOrPercentage("maxSurge", 0); !isZero(surge) {
-		f.find(provider.FindingLoss, CodeNotSupported, "maxSurge", "Machinist makes no additional machines for an update "+
-			"in place.")
+		f.report(provider.FindingLoss, CodeNotSupported, "maxSurge", "Machinist creates no additional machines for an "+
+			"update in place.")
 	}
 	switch orchestration := f.text("orchestrationType"); orchestration {
 	case "", string(v1beta1.OrchestrationAuto):
 		to.Orchestration = v1beta1.OrchestrationAuto
 	case string(v1beta1.OrchestrationManual):
 		to.Orchestration = v1beta1.OrchestrationManual
-		f.find(provider.FindingNote, CodeNotSupported, "orchestrationType", "Choose machines by the label %s of the "+
-			"Machine, not by a label of the Node.", v1beta1.LabelSelectedForUpdate)
+		f.report(provider.FindingNote, CodeNotSupported, "orchestrationType", "Select machines with the label %s of the "+
+			"Machine, not with a label of the Node.", v1beta1.LabelSelectedForUpdate)
 	default:
-		f.find(provider.FindingBlocker, CodeInvalidValue, "orchestrationType", "It must be Auto or Manual.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, "orchestrationType", "The value must be Auto or Manual.")
 	}
 	return to
 }
@@ -106,7 +106,7 @@ func (r *sapcloudReader) set() {
 	r.metadata.apply(set)
 	to := &set.Spec
 	to.Replicas = spec.bounded("replicas", 0, 100000)
-	// The old controller makes machines from the class of the template only.
+	// The old controller only uses the class of the template.
 	spec.ignore("machineClass")
 	template, health := r.template(spec)
 	to.Template = template
@@ -120,48 +120,49 @@ func (r *sapcloudReader) set() {
 	}
 }
 
-// autoPreserve reports that failed machines without an annotation are no longer preserved.
+// autoPreserve reports that failed machines without an annotation are not preserved any more.
 func (r *sapcloudReader) autoPreserve(spec *fields) {
 	const name = "autoPreserveFailedMachineMax"
 	if n := spec.bounded(name, 0, math.MaxInt32); *n > 0 {
-		spec.find(provider.FindingLoss, CodeNotSupported, name, "Machinist preserves failed machines only if they have an "+
+		spec.report(provider.FindingLoss, CodeNotSupported, name, "Machinist only preserves failed machines that have an "+
 			"annotation. Set %s: %s in the metadata of the template after the migration.", v1beta1.AnnotationPreserve,
 			v1beta1.PreserveWhenFailed)
 	}
 }
 
-// autoscaler reports what the cluster-autoscaler of the old system knows of a deployment, or wrote there.
+// autoscaler reports what the old system's cluster-autoscaler knows of a deployment, or wrote to it.
 func (r *sapcloudReader) autoscaler() {
-	r.fields.find(provider.FindingNote, CodeAutoscalerBounds, "spec.replicas", "If the old cluster-autoscaler scales it, "+
-		"the bounds are in the flag nodes of that process. Set the annotations %s and %s before the new one runs.",
-		v1beta1.AutoscalerMinSizeAnnotation, v1beta1.AutoscalerMaxSizeAnnotation)
+	r.fields.report(provider.FindingNote, CodeAutoscalerBounds, "spec.replicas", "If the old cluster-autoscaler "+
+		"scales this deployment, the bounds are in the flag nodes of its process. Set the annotations %s and %s "+
+		"before the new cluster-autoscaler runs.", v1beta1.AutoscalerMinSizeAnnotation, v1beta1.AutoscalerMaxSizeAnnotation)
 	if r.metadata.oldAnnotations[sapcloudTrigger] != "" {
-		r.metadata.find(provider.FindingLoss, CodeScaleDownPending, "annotations."+sapcloudTrigger, "The old "+
-			"cluster-autoscaler has chosen machines that must be deleted. Wait until the annotation is empty, or Machinist "+
-			"deletes others instead.")
+		r.metadata.report(provider.FindingLoss, CodeScaleDownPending, "annotations."+sapcloudTrigger, "The old "+
+			"cluster-autoscaler has selected machines for deletion. Wait until the annotation is empty. Otherwise "+
+			"Machinist deletes other machines.")
 	}
 }
 
-// template reads the template of a deployment or set, and how the old system judges the machines.
+// template reads the template of a deployment or set, and the health settings of its machines.
 func (r *sapcloudReader) template(f *fields) (v1beta1.MachineTemplateSpec, sapcloudHealth) {
 	from := f.child("template")
 	to := v1beta1.MachineTemplateSpec{ObjectMeta: r.templateMeta(from)}
 	r.templateKeys(from)
 	spec := from.child("spec")
-	spec.loses("The instances of a template have no provider ID in common.", "providerID")
+	spec.reportLoss("The instances of a template cannot have the same provider ID.", "providerID")
 	health := r.machineSpec(spec, &to.Spec)
 	return to, health
 }
 
-// templateKeys reports what keys in the metadata of a template mean for all machines that are made from it.
+// templateKeys reports keys in the metadata of a template that affect all machines of the template.
 func (r *sapcloudReader) templateKeys(f *fields) {
 	annotations, labels := f.peek("metadata").peek("annotations"), f.peek("metadata").peek("labels")
 	if annotations.text(sapcloudPreserve) != "" {
-		f.find(provider.FindingLoss, CodePreserve, "metadata.annotations."+sapcloudPreserve, "New machines of the template "+
-			"are not preserved. Set %s in the metadata of the template after the migration.", v1beta1.AnnotationPreserve)
+		f.report(provider.FindingLoss, CodePreserve, "metadata.annotations."+sapcloudPreserve, "New machines of the "+
+			"template are not preserved. To preserve them, set %s in the metadata of the template after the migration.",
+			v1beta1.AnnotationPreserve)
 	}
 	if labels.text(sapcloudForceDeletion) == sapcloudTrue {
-		f.find(provider.FindingLoss, CodeNotSupported, "metadata.labels."+sapcloudForceDeletion, "New machines of the "+
+		f.report(provider.FindingLoss, CodeNotSupported, "metadata.labels."+sapcloudForceDeletion, "New machines of the "+
 			"template are drained when they are deleted.")
 	}
 }

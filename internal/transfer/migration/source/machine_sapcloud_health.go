@@ -11,27 +11,27 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// How the old system judges machines where neither a template nor a flag says it.
+// The old system's defaults for the health of machines.
 const (
 	sapcloudHealthTimeout  = 10 * time.Minute
 	sapcloudNodeConditions = "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"
 )
 
-// sapcloudHealth is when the old system replaces a machine because of its Node.
+// sapcloudHealth are the conditions under which the old system replaces a machine because of its Node.
 type sapcloudHealth struct {
 	disabled   bool
 	timeout    time.Duration
 	conditions []v1beta1.UnhealthyNodeCondition
 }
 
-// health reads how machines are judged: by the machine's own settings, else by flags.
+// health reads the health settings of a machine: its own, else those of flags, else the defaults.
 func (r *sapcloudReader) health(f *fields) sapcloudHealth {
-	h := sapcloudHealth{disabled: f.flag("disableHealthTimeout"), timeout: sapcloudHealthTimeout}
+	h := sapcloudHealth{disabled: f.boolean("disableHealthTimeout"), timeout: sapcloudHealthTimeout}
 	if d := r.flags.duration("machine-health-timeout", r.fields); d != nil {
 		h.timeout = *d
 	}
 	if d := f.duration("healthTimeout"); d != nil && *d < 0 {
-		f.find(provider.FindingBlocker, CodeInvalidValue, "healthTimeout", "It must not be negative.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, "healthTimeout", "The timeout must not be negative.")
 	} else if d != nil {
 		h.timeout = *d
 	}
@@ -40,9 +40,9 @@ func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 		types = flag
 	}
 	if _, found := f.get("nodeConditions"); found {
-		types = f.text("nodeConditions") // An empty list counts.
+		types = f.text("nodeConditions") // An empty list replaces the default.
 	}
-	// A Node is healthy if it is Ready and all the others are False: they are names of troubles.
+	// A Node is healthy if Ready is True and all other conditions are False: they are names of problems.
 	all := nodeConditions{fields: f, name: "nodeConditions"}
 	all.add(string(corev1.NodeReady), h.timeout, corev1.ConditionFalse, corev1.ConditionUnknown)
 	for name := range strings.SplitSeq(types, ",") {
@@ -54,8 +54,8 @@ func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 	return h
 }
 
-// check returns the health check of a deployment or set. The old system replaces unhealthy machines however many they
-// are, one at a time.
+// check returns the health check of a deployment or set. The old system replaces any number of unhealthy machines, one
+// at a time.
 func (h sapcloudHealth) check(name string, selector metav1.LabelSelector) *v1beta1.MachineHealthCheck {
 	if h.disabled {
 		return noRemediation(name, selector)

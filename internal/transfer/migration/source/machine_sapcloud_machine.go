@@ -7,7 +7,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Timeouts of the old system where neither a Machine nor a flag sets them.
+// The old system's default timeouts.
 const (
 	sapcloudCreation     = 20 * time.Minute
 	sapcloudDrain        = 2 * time.Hour
@@ -15,33 +15,34 @@ const (
 	sapcloudVolumeDetach = 2 * time.Minute
 )
 
-// sapcloudTrue is the value of its labels that are on.
+// sapcloudTrue is the value of labels that are set.
 const sapcloudTrue = "True"
 
 func (r *sapcloudReader) machine() {
 	f := r.fields
 	machine := &v1beta1.Machine{}
 	spec := f.child("spec")
-	// Health is judged by the check of the deployment or set: a machine's own settings are copies of the template's.
+	// The check of the deployment or set has the health settings. Those of a machine are copies of the template's.
 	_ = r.machineSpec(spec, &machine.Spec)
 	r.converted.Object = machine
 	r.converted.Machine = r.status()
 	r.converted.Machine.ProviderID = spec.text("providerID")
-	r.later()
+	r.postponed()
 	r.metadata.apply(machine)
 }
 
 // machineSpec reads the specification of a machine or of a template of machines.
 func (r *sapcloudReader) machineSpec(f *fields, to *v1beta1.MachineSpec) sapcloudHealth {
 	class := f.child("class")
-	class.ignore("apiGroup") // The old controller takes no other.
+	class.ignore("apiGroup") // The old controller accepts no other group.
 	r.converted.ClassName = class.text("name")
 	if r.converted.ClassName == "" {
-		f.find(provider.FindingBlocker, CodeMissingField, "class", "The instance is not described: there is no class.")
+		f.report(provider.FindingBlocker, CodeMissingField, "class", "There is no description of the instance: class is "+
+			"not set.")
 	}
 	if kind := class.text("kind"); kind != "" && kind != "MachineClass" {
-		class.find(provider.FindingBlocker, CodeOldClassKind, "kind", "The class is a %.63s, not a MachineClass. Let the "+
-			"old system replace it by one first.", kind)
+		class.report(provider.FindingBlocker, CodeOldClassKind, "kind", "The class is a %.63s, not a MachineClass. Let "+
+			"the old system replace it with a MachineClass first.", kind)
 	}
 	r.nodeTemplate(f.child("nodeTemplate"), &to.Node)
 	to.Timeouts = r.timeouts(f)
@@ -49,15 +50,15 @@ func (r *sapcloudReader) machineSpec(f *fields, to *v1beta1.MachineSpec) sapclou
 	return r.health(f)
 }
 
-// nodeTemplate reads what the old system applies to a Node.
+// nodeTemplate reads the part of the specification that the old system applies to a Node.
 func (r *sapcloudReader) nodeTemplate(f *fields, to *v1beta1.NodeTemplate) {
 	if r.nodeMeta(f, to) != "" {
-		f.find(provider.FindingLoss, CodeNotSupported, "metadata.name", "Machinist finds a Node by its provider ID, "+
-			"whatever its name.")
+		f.report(provider.FindingLoss, CodeNotSupported, "metadata.name", "Machinist finds a Node by its provider ID, "+
+			"not by its name.")
 	}
 	spec := f.child("spec")
 	to.Taints = spec.taints("taints")
-	spec.loses("Machinist applies labels, annotations and taints to Nodes, nothing else.", "podCIDR", "podCIDRs",
+	spec.reportLoss("Machinist only applies labels, annotations and taints to Nodes.", "podCIDR", "podCIDRs",
 		"providerID", "unschedulable", "configSource", "externalID")
 }
 
@@ -68,8 +69,8 @@ func (r *sapcloudReader) timeouts(f *fields) v1beta1.MachineTimeouts {
 		if d, err := time.ParseDuration(text); err == nil && d > 0 {
 			creation = d
 		} else {
-			r.metadata.find(provider.FindingNote, CodeInvalidValue, "annotations."+sapcloudCreationTimeout, "It is no "+
-				"duration such as 30m, so it does not count.")
+			r.metadata.report(provider.FindingNote, CodeInvalidValue, "annotations."+sapcloudCreationTimeout, "The value is "+
+				"not a duration such as 30m, so it has no effect.")
 		}
 	}
 	update := r.timeout(f, "inPlaceUpdateTimeout", "machine-inplace-update-timeout", sapcloudUpdate)
@@ -78,35 +79,35 @@ func (r *sapcloudReader) timeouts(f *fields) v1beta1.MachineTimeouts {
 		value time.Duration
 	}{{"creationTimeout", creation}, {"inPlaceUpdateTimeout", update}} {
 		if t.value == 0 {
-			f.find(provider.FindingBlocker, CodeInvalidValue, t.name, "It must be longer than 0s, here or in the flag of the "+
-				"old process.")
+			f.report(provider.FindingBlocker, CodeInvalidValue, t.name, "The timeout must be longer than 0s, here or in the "+
+				"flag of the old process.")
 		}
 	}
 	return v1beta1.MachineTimeouts{
 		Creation:     asDuration(creation),
 		Update:       asDuration(update),
 		Drain:        asDuration(r.timeout(f, "drainTimeout", "machine-drain-timeout", sapcloudDrain)),
-		VolumeDetach: asDuration(or(r.flags.duration("machine-pv-detach-timeout", r.fields), sapcloudVolumeDetach)),
+		VolumeDetach: asDuration(valueOr(r.flags.duration("machine-pv-detach-timeout", r.fields), sapcloudVolumeDetach)),
 	}
 }
 
-// timeout returns one timeout, which is not negative.
+// timeout returns one timeout. A negative one is a Blocker.
 func (r *sapcloudReader) timeout(f *fields, name, flag string, fallback time.Duration) time.Duration {
-	d := or(r.flags.duration(flag, r.fields), fallback)
-	own := or(f.duration(name), d)
+	d := valueOr(r.flags.duration(flag, r.fields), fallback)
+	own := valueOr(f.duration(name), d)
 	if own < 0 {
-		f.find(provider.FindingBlocker, CodeInvalidValue, name, "It must not be negative.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, name, "The timeout must not be negative.")
 		return d
 	}
 	return own
 }
 
-// evictRetries reports a bound on evictions: Machinist's drain has a time only.
+// evictRetries reports a limit of evictions, because Machinist's drain only has a timeout.
 func (r *sapcloudReader) evictRetries(f *fields) {
 	const name, flag = "maxEvictRetries", "machine-max-evict-retries"
 	if f.number(name) != nil || r.flags[flag] != "" {
-		f.find(provider.FindingLoss, CodeNotSupported, name, "Machinist evicts a pod until timeouts.drain is over, however "+
-			"often (here, or the flag %s of the old process).", flag)
+		f.report(provider.FindingLoss, CodeNotSupported, name, "Machinist tries to evict a pod until timeouts.drain is "+
+			"over, without a limit of retries. The old limit is set here or in the flag %s of the old process.", flag)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// sapcloud returns an object of Gardener's: metadata and spec are in the flow style of YAML.
+// sapcloud returns an object of Gardener. metadata and spec are in the flow style of YAML.
 func sapcloud(t *testing.T, kind, metadata, spec string) *unstructured.Unstructured {
 	t.Helper()
 	return read(t, fmt.Sprintf("{apiVersion: machine.sapcloud.io/v1alpha1, kind: %s, metadata: {name: a, namespace: ns, %s}, spec: {%s}}",
@@ -32,7 +32,7 @@ func sapcloudPool(t *testing.T, metadata, spec, settings string) *unstructured.U
 }
 
 // Rule: migration-states-old-defaults.
-func TestDefaultsOfGardenersMachinesAreWrittenOut(t *testing.T) {
+func TestDefaultsOfGardenerAreExplicit(t *testing.T) {
 	c := machineSapcloud{}.Convert(RoleDeployment, sapcloudPool(t, "", "", ""), nil)
 	data, err := yaml.Marshal(c.Object.(*v1beta1.MachineDeployment).Spec)
 	if err != nil {
@@ -68,7 +68,7 @@ template:
 }
 
 // Rule: migration-flags-and-annotations-count.
-func TestTimeoutsOfGardenersMachines(t *testing.T) {
+func TestTimeoutsOfGardener(t *testing.T) {
 	flags := Flags{"machine-creation-timeout": "31m", "machine-drain-timeout": "32m",
 		"machine-inplace-update-timeout": "33m", "machine-pv-detach-timeout": "34m"}
 	const own = "creationTimeout: 41m, drainTimeout: 42m, inPlaceUpdateTimeout: 43m"
@@ -84,16 +84,16 @@ func TestTimeoutsOfGardenersMachines(t *testing.T) {
 		{name: "flags", flags: flags, want: "31m0s 32m0s 33m0s 34m0s"},
 		{name: "own over flags", flags: flags, spec: own, want: "41m0s 42m0s 43m0s 34m0s"},
 		{name: "annotation over own", flags: flags, spec: own, metadata: annotation, want: "51m0s 42m0s 43m0s 34m0s"},
-		{name: "no drain", spec: "drainTimeout: 0s", want: "20m0s 0s 20m0s 2m0s"},
+		{name: "no time to drain", spec: "drainTimeout: 0s", want: "20m0s 0s 20m0s 2m0s"},
 		{name: "no time to create", spec: "creationTimeout: 0s", want: "0s 2h0m0s 20m0s 2m0s",
 			findings: []string{"Blocker InvalidValue spec.template.spec.creationTimeout"}},
 		{name: "no time to update by flag", flags: Flags{"machine-inplace-update-timeout": "0s"}, want: "20m0s 2h0m0s 0s 2m0s",
 			findings: []string{"Blocker InvalidValue spec.template.spec.inPlaceUpdateTimeout"}},
 		{name: "negative", spec: "drainTimeout: -1s", want: "20m0s 2h0m0s 20m0s 2m0s",
 			findings: []string{"Blocker InvalidValue spec.template.spec.drainTimeout"}},
-		{name: "no duration", spec: "drainTimeout: soon", want: "20m0s 2h0m0s 20m0s 2m0s",
+		{name: "not a duration", spec: "drainTimeout: soon", want: "20m0s 2h0m0s 20m0s 2m0s",
 			findings: []string{"Blocker WrongType spec.template.spec.drainTimeout"}},
-		{name: "a flag without a duration", flags: Flags{"machine-pv-detach-timeout": "soon"}, want: "20m0s 2h0m0s 20m0s 2m0s",
+		{name: "flag without a duration", flags: Flags{"machine-pv-detach-timeout": "soon"}, want: "20m0s 2h0m0s 20m0s 2m0s",
 			findings: []string{"Blocker InvalidValue "}},
 		{name: "retries", spec: "maxEvictRetries: 3", want: "20m0s 2h0m0s 20m0s 2m0s",
 			findings: []string{"Loss NotSupported spec.template.spec.maxEvictRetries"}},
@@ -117,7 +117,7 @@ func TestTimeoutsOfGardenersMachines(t *testing.T) {
 }
 
 // Rules: migration-health-as-before, migration-flags-and-annotations-count.
-func TestGardenersMachinesAreReplacedForTheReasonsOfBefore(t *testing.T) {
+func TestHealthChecksOfGardener(t *testing.T) {
 	many := strings.Repeat("x,", 40)
 	for i := range 40 {
 		many = strings.Replace(many, "x,", fmt.Sprintf("Trouble%d,", i), 1)
@@ -133,12 +133,12 @@ func TestGardenersMachinesAreReplacedForTheReasonsOfBefore(t *testing.T) {
 		{name: "flags", flags: Flags{"machine-health-timeout": "7m", "node-conditions": "Odd"}, want: "Ready Odd 7m0s", n: 4},
 		{name: "own over flags", flags: Flags{"machine-health-timeout": "7m", "node-conditions": "Odd"},
 			spec: "healthTimeout: 8m, nodeConditions: 'Even,,Even'", want: "Ready Even 8m0s", n: 4},
-		{name: "an empty list counts", spec: "nodeConditions: ''", want: "Ready 10m0s", n: 2},
+		{name: "empty list", spec: "nodeConditions: ''", want: "Ready 10m0s", n: 2},
 		{name: "misspelt", spec: "nodeConditions: 'diskPressure, Odd'", want: "Ready 10m0s", n: 2,
 			finding: "Note InvalidValue spec.template.spec.nodeConditions"},
 		{name: "Ready", spec: "nodeConditions: Ready", want: "Ready 10m0s", n: 2,
 			finding: "Blocker InvalidValue spec.template.spec.nodeConditions"},
-		{name: "many", spec: "nodeConditions: '" + many + "'", n: mostNodeConditions,
+		{name: "many", spec: "nodeConditions: '" + many + "'", n: maxNodeConditions,
 			finding: "Loss Bounded spec.template.spec.nodeConditions"},
 		{name: "disabled", spec: "disableHealthTimeout: true"},
 	}
@@ -158,7 +158,7 @@ func TestGardenersMachinesAreReplacedForTheReasonsOfBefore(t *testing.T) {
 					got = append(got, string(u.Type))
 				} else if want := check.UnhealthyNodeConditions[i-1]; u.Type != want.Type || u.Timeout != want.Timeout ||
 					u.Status != "Unknown" || (want.Status == "False") != (u.Type == "Ready") {
-					t.Errorf("%v is beside %v", u, want)
+					t.Errorf("%v follows %v", u, want)
 				}
 			}
 			got = append(got, check.UnhealthyNodeConditions[0].Timeout.Duration.String())
@@ -166,7 +166,7 @@ func TestGardenersMachinesAreReplacedForTheReasonsOfBefore(t *testing.T) {
 				t.Errorf("got %q, %d conditions", got, len(check.UnhealthyNodeConditions))
 			}
 			if check.Remediation.Type != v1beta1.RemediationReplace || check.MaxUnhealthy.String() != "100%" {
-				t.Errorf("the remediation is %s of %s", check.Remediation.Type, check.MaxUnhealthy)
+				t.Errorf("the remediation is %s with maxUnhealthy %s", check.Remediation.Type, check.MaxUnhealthy)
 			}
 			if found := slices.Contains(codes(c), test.finding); found != (test.finding != "") {
 				t.Errorf("the findings are %q", codes(c))
@@ -176,7 +176,7 @@ func TestGardenersMachinesAreReplacedForTheReasonsOfBefore(t *testing.T) {
 }
 
 // Rule: migration-replaces-no-more-than-before.
-func TestASetOfADeploymentHasNoCheckOfItsOwn(t *testing.T) {
+func TestSetOfGardenerDeploymentHasNoCheck(t *testing.T) {
 	for _, old := range sources.Samples(provider.SourceGardener)["healthy"] {
 		c := machineSapcloud{}.Convert(roleOf(t, machineSapcloud{}, old), old, nil)
 		want := old.GetKind() == "MachineDeployment" || old.GetName() == "alone"
@@ -187,7 +187,7 @@ func TestASetOfADeploymentHasNoCheckOfItsOwn(t *testing.T) {
 }
 
 // Rule: migration-loses-nothing-silently.
-func TestStrategiesOfGardenersDeployments(t *testing.T) {
+func TestStrategiesOfGardener(t *testing.T) {
 	tests := []struct{ name, strategy, want, findings string }{
 		{name: "rolling", strategy: "type: RollingUpdate, rollingUpdate: {maxSurge: 30%, maxUnavailable: 2}",
 			want: "{rollingUpdate: {maxSurge: 30%, maxUnavailable: 2}, type: RollingUpdate}"},
@@ -202,7 +202,7 @@ func TestStrategiesOfGardenersDeployments(t *testing.T) {
 			want: "{inPlace: {maxUnavailable: 1, orchestration: Auto}, type: InPlace}",
 			findings: "Note Bounded spec.strategy.inPlaceUpdate.maxUnavailable, " +
 				"Loss NotSupported spec.strategy.inPlaceUpdate.maxSurge"},
-		{name: "by hand", strategy: "type: InPlaceUpdate, inPlaceUpdate: {orchestrationType: Manual}",
+		{name: "manual orchestration", strategy: "type: InPlaceUpdate, inPlaceUpdate: {orchestrationType: Manual}",
 			want:     "{inPlace: {maxUnavailable: 1, orchestration: Manual}, type: InPlace}",
 			findings: "Note NotSupported spec.strategy.inPlaceUpdate.orchestrationType"},
 		{name: "unknown", strategy: "type: Canary", want: "{}", findings: "Blocker InvalidValue spec.strategy.type"},
@@ -219,7 +219,8 @@ func TestStrategiesOfGardenersDeployments(t *testing.T) {
 				t.Error(diff)
 			}
 			findings := codes(c)
-			if got := strings.Join(findings[:len(findings)-1], ", "); got != test.findings { // after them, one on the autoscaler
+			// The last finding is about the autoscaler.
+			if got := strings.Join(findings[:len(findings)-1], ", "); got != test.findings {
 				t.Errorf("the findings are %s", got)
 			}
 		})
@@ -227,7 +228,7 @@ func TestStrategiesOfGardenersDeployments(t *testing.T) {
 }
 
 // Rule: migration-acts-on-annotations-later.
-func TestWhatGardenersMachinesAreAskedForComesLater(t *testing.T) {
+func TestAnnotationsOfGardenerArePostponed(t *testing.T) {
 	const until = "2030-01-31T12:00:00Z"
 	tests := []struct {
 		name, labels, annotations, expiry string
@@ -238,15 +239,15 @@ func TestWhatGardenersMachinesAreAskedForComesLater(t *testing.T) {
 		{name: "default priority", annotations: "machinepriority.machine.sapcloud.io: '3'"},
 		{name: "priority", annotations: "machinepriority.machine.sapcloud.io: '1'",
 			want: map[string]string{v1beta1.AnnotationDeletePriority: "1"}},
-		{name: "chosen by the autoscaler", annotations: "machinepriority.machine.sapcloud.io: '1', machine.sapcloud.io/marked-for-deletion-time: x",
+		{name: "selected by the autoscaler", annotations: "machinepriority.machine.sapcloud.io: '1', machine.sapcloud.io/marked-for-deletion-time: x",
 			want: map[string]string{v1beta1.AnnotationDeleteMachine: "true"}},
-		{name: "marked and given another priority since", annotations: "machinepriority.machine.sapcloud.io: '2', machine.sapcloud.io/marked-for-deletion-time: x",
+		{name: "selected by the autoscaler, then another priority", annotations: "machinepriority.machine.sapcloud.io: '2', machine.sapcloud.io/marked-for-deletion-time: x",
 			want: map[string]string{v1beta1.AnnotationDeletePriority: "2"}},
 		{name: "a time without the priority", annotations: "machine.sapcloud.io/marked-for-deletion-time: x"},
-		{name: "no number", annotations: "machinepriority.machine.sapcloud.io: high",
+		{name: "not a number", annotations: "machinepriority.machine.sapcloud.io: high",
 			findings: "Note InvalidValue metadata.annotations.machinepriority.machine.sapcloud.io"},
 		{name: "force deletion", labels: "force-deletion: 'True'", want: map[string]string{v1beta1.AnnotationForceDelete: "true"}},
-		{name: "force deletion in other words", labels: "force-deletion: 'true'"},
+		{name: "other value for force deletion", labels: "force-deletion: 'true'"},
 		{name: "preserve now", annotations: "node.machine.sapcloud.io/preserve: now",
 			want:     map[string]string{v1beta1.AnnotationPreserve: "now"},
 			findings: "Note Preserve metadata.annotations.node.machine.sapcloud.io/preserve"},
@@ -259,7 +260,7 @@ func TestWhatGardenersMachinesAreAskedForComesLater(t *testing.T) {
 			want:     map[string]string{v1beta1.AnnotationPreserve: "now", v1beta1.AnnotationPreservedUntil: until},
 			findings: "Note Preserve status.currentStatus.preserveExpiryTime"},
 		{name: "not preserved", annotations: "node.machine.sapcloud.io/preserve: 'false'"},
-		{name: "preserve in other words", annotations: "node.machine.sapcloud.io/preserve: perhaps",
+		{name: "other value for preserve", annotations: "node.machine.sapcloud.io/preserve: perhaps",
 			findings: "Note InvalidValue metadata.annotations.node.machine.sapcloud.io/preserve"},
 	}
 	for _, test := range tests {
@@ -270,7 +271,7 @@ func TestWhatGardenersMachinesAreAskedForComesLater(t *testing.T) {
 			}
 			c := machineSapcloud{}.Convert(RoleMachine, old, nil)
 			if len(c.Object.GetAnnotations())+len(c.Object.GetLabels()) > 0 {
-				t.Errorf("it has %v and %v at once", c.Object.GetAnnotations(), c.Object.GetLabels())
+				t.Errorf("the machine already has %v and %v", c.Object.GetAnnotations(), c.Object.GetLabels())
 			}
 			if len(test.want)+len(c.Later) > 0 && !cmp.Equal(test.want, c.Later) {
 				t.Error(cmp.Diff(test.want, c.Later))
@@ -283,7 +284,7 @@ func TestWhatGardenersMachinesAreAskedForComesLater(t *testing.T) {
 }
 
 // Rule: migration-reads-what-is-in-flight.
-func TestWhatIsInFlightAtGardenersIsRead(t *testing.T) {
+func TestStateOfGardenerMachines(t *testing.T) {
 	want := map[string]Machine{
 		"creating": {}, "deleting": {Deleting: true}, "failed": {Failed: true}, "preserved": {Failed: true},
 		"updating": {Updating: true}, "selected": {Updating: true}, "update-failed": {Failed: true},
@@ -304,7 +305,7 @@ func TestWhatIsInFlightAtGardenersIsRead(t *testing.T) {
 }
 
 // Rules: migration-credentials-in-order, migration-loses-nothing-silently.
-func TestAClassOfGardeners(t *testing.T) {
+func TestClassesOfGardener(t *testing.T) {
 	tests := []struct {
 		name, fields string
 		flags        Flags
@@ -315,14 +316,14 @@ func TestAClassOfGardeners(t *testing.T) {
 		{name: "one Secret", fields: "secretRef: {namespace: other, name: s}",
 			credentials: []types.NamespacedName{{Namespace: "other", Name: "s"}},
 			userData:    &KeyRef{"Secret", "other", "s", "userData"}},
-		{name: "the account's keys win", fields: "credentialsSecretRef: {name: account}, secretRef: {name: s}",
+		{name: "credentialsSecretRef takes precedence", fields: "credentialsSecretRef: {name: account}, secretRef: {name: s}",
 			credentials: []types.NamespacedName{{Namespace: "ns", Name: "s"}, {Namespace: "ns", Name: "account"}},
 			userData:    &KeyRef{"Secret", "ns", "s", "userData"}},
 		{name: "tokens in groups", fields: "secretRef: {name: s}", flags: Flags{"bootstrap-token-auth-extra-groups": "g"},
 			credentials: []types.NamespacedName{{Namespace: "ns", Name: "s"}},
 			userData:    &KeyRef{"Secret", "ns", "s", "userData"},
 			findings:    "Loss TokenGroups secretRef"},
-		{name: "an account only", fields: "credentialsSecretRef: {name: account}",
+		{name: "only credentialsSecretRef", fields: "credentialsSecretRef: {name: account}",
 			credentials: []types.NamespacedName{{Namespace: "ns", Name: "account"}}, findings: "Loss UserData secretRef"},
 	}
 	for _, test := range tests {
@@ -342,7 +343,7 @@ func TestAClassOfGardeners(t *testing.T) {
 	}
 }
 
-func TestGPUsHaveTheNameOfTheirResource(t *testing.T) {
+func TestGPUsOfGardenerBecomeNVIDIAGPUs(t *testing.T) {
 	for capacity, want := range map[string]string{
 		"gpu: '0'": "", "gpu: '2'": "2", "gpu: '2', nvidia.com/gpu: '3'": "3", "cpu: '1'": "",
 	} {
@@ -355,7 +356,7 @@ func TestGPUsHaveTheNameOfTheirResource(t *testing.T) {
 	}
 }
 
-func TestTimesOfChecksAreTheShortestOfOneCondition(t *testing.T) {
+func TestShortestTimeoutOfConditionCounts(t *testing.T) {
 	var findings []provider.Finding
 	all := nodeConditions{fields: newFields(nil, "", &findings), name: "x"}
 	for _, d := range []time.Duration{3, 2, 4} {

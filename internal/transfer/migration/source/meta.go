@@ -22,41 +22,41 @@ import (
 
 // Codes of findings about metadata.
 const (
-	// CodeRenamed: the name is too long for Machinist, or has a dot.
+	// CodeRenamed: the name is too long for Machinist, or contains a dot.
 	CodeRenamed = "Renamed"
-	// CodeReservedKey: a label or annotation of the old object is one on which Machinist would act.
+	// CodeReservedKey: Machinist would act on a label or annotation of the old object.
 	CodeReservedKey = "ReservedKey"
-	// CodeOtherController: a controller of another system owns the object.
+	// CodeOtherController: the controller of another system owns the object.
 	CodeOtherController = "OtherController"
-	// CodeOtherOwner: the object is deleted with an object of another system.
+	// CodeOtherOwner: the object is deleted together with an object of another system.
 	CodeOtherOwner = "OtherOwner"
 	// CodeOtherFinalizer: another system wants to act before the object is deleted.
 	CodeOtherFinalizer = "OtherFinalizer"
-	// CodeBeingDeleted: the object, which is no machine, is being deleted.
+	// CodeBeingDeleted: the object is not a machine and is being deleted.
 	CodeBeingDeleted = "BeingDeleted"
-	// CodeConversionFailed: the object made the conversion fail.
+	// CodeConversionFailed: the conversion of the object failed.
 	CodeConversionFailed = "ConversionFailed"
 )
 
-// dialect is how one old system spells what all of them have.
+// dialect is how an old system spells what all systems have.
 type dialect struct {
-	// groups are the API groups of its own objects, which may own each other.
+	// groups are the API groups of its objects, which may own each other.
 	groups []string
-	// finalizers are its own. Those of the garbage collector need not be among them.
+	// finalizers are the finalizers of the system, except those of the garbage collector.
 	finalizers []string
-	// labels and annotations are keys that its controllers wrote for themselves. One that ends in a slash stands for
+	// labels and annotations are keys that its controllers write for their own use. A key that ends in a slash stands for
 	// all keys of that domain.
 	labels, annotations []string
-	// autoscaler is the domain of cluster-autoscaler's annotations with the bounds of a group, such as cluster.k8s.io.
-	// Empty: the system has none.
+	// autoscaler is the domain of cluster-autoscaler's annotations for the bounds of a group, such as cluster.k8s.io. It
+	// is empty if the system has none.
 	autoscaler string
-	// revision is the annotation with the revision of a deployment or set. Empty: the system has none.
+	// revision is the annotation for the revision of a deployment or set. It is empty if the system has none.
 	revision string
 }
 
-// metadata is what the metadata of an old object becomes.
+// metadata is the converted metadata of an old object.
 type metadata struct {
-	// fields are those of the old metadata, with the old labels and annotations for what is special in a system.
+	// fields is the old metadata. The old labels and annotations are for conversions that are specific to a system.
 	*fields
 	oldName           string
 	oldLabels         map[string]string
@@ -65,56 +65,56 @@ type metadata struct {
 	labels            map[string]string
 	annotations       map[string]string
 	later             map[string]string
-	controller        *metav1.OwnerReference // one of the old system's own
+	controller        *metav1.OwnerReference // if it is an object of the old system
 	deletionRequested bool
 }
 
-// convert reads an object and reports the fields that nobody has read. An object that makes read panic is a Blocker.
+// convert calls read for an object and reports the fields that read did not read. If read panics, that is a Blocker.
 func convert(old *unstructured.Unstructured, read func(f *fields, c *Converted)) (c Converted) {
 	defer func() {
-		if recover() != nil { // Its value may quote a secret.
+		if recover() != nil { // The value of the panic may contain a secret.
 			c = Converted{Findings: append(c.Findings, provider.Finding{Level: provider.FindingBlocker,
-				Code: CodeConversionFailed, Message: "The object is so unlike the old system's that it cannot be read. " +
-					"Correct or delete it, and report this as a bug of Machinist."})}
+				Code: CodeConversionFailed, Message: "The object differs so much from those of the old system that it cannot " +
+					"be converted. Correct or delete it, and report this as a bug of Machinist."})}
 		}
 	}()
 	f := newFields(old.Object, "", &c.Findings)
 	f.ignore("apiVersion", "kind")
 	read(f, &c)
-	f.done()
+	f.reportUnread()
 	return c
 }
 
-// readAs reads an object by what it is for. The old system has no kinds for other roles.
-func (f *fields) readAs(role Role, read map[Role]func()) {
+// readRole calls the function for the role. If the old system has no kind for the role, that is a Blocker.
+func (f *fields) readRole(role Role, read map[Role]func()) {
 	if as, found := read[role]; found {
 		as()
 		return
 	}
-	f.find(provider.FindingBlocker, CodeNotSupported, "kind", "The old system has no %s.", role)
+	f.report(provider.FindingBlocker, CodeNotSupported, "kind", "The old system has no object of the kind %s.", role)
 	f.ignoreAll()
 }
 
-// metadata reads the metadata of an old object and converts what is alike in all systems: names, owners, labels,
+// metadata reads the metadata of an old object and converts what all systems have in common: names, owners, labels,
 // annotations and the autoscaler's bounds.
 func (d *dialect) metadata(f *fields, role Role) metadata {
 	m := metadata{fields: f.child("metadata"), later: map[string]string{}}
 	m.ignore("namespace", "uid", "resourceVersion", "generation", "generateName", "creationTimestamp", "selfLink",
 		"managedFields", "deletionGracePeriodSeconds")
 	if m.oldName = m.text("name"); m.oldName == "" {
-		m.find(provider.FindingBlocker, CodeMissingField, "name", "The object has no name.")
+		m.report(provider.FindingBlocker, CodeMissingField, "name", "The object has no name.")
 	}
 	m.name = m.shorten(m.oldName, role)
 	if m.deletionRequested = m.text("deletionTimestamp") != ""; m.deletionRequested && role != RoleMachine {
-		m.find(provider.FindingBlocker, CodeBeingDeleted, "deletionTimestamp", "The %s is being deleted. Wait until it "+
+		m.report(provider.FindingBlocker, CodeBeingDeleted, "deletionTimestamp", "The %s is being deleted. Wait until it "+
 			"is gone.", role)
 	}
 	d.owners(&m)
 	for i, finalizer := range m.texts("finalizers") {
 		if !slices.Contains(d.finalizers, finalizer) && finalizer != metav1.FinalizerDeleteDependents &&
 			finalizer != metav1.FinalizerOrphanDependents {
-			m.find(provider.FindingLoss, CodeOtherFinalizer, "finalizers["+strconv.Itoa(i)+"]", "Another system "+
-				"protects the object by the finalizer %s. The migration removes the object without that system.", finalizer)
+			m.report(provider.FindingLoss, CodeOtherFinalizer, "finalizers["+strconv.Itoa(i)+"]", "Another system protects "+
+				"the object with the finalizer %s. The migration deletes the object without that system.", finalizer)
 		}
 	}
 	m.oldLabels, m.oldAnnotations = m.textMap("labels"), m.textMap("annotations")
@@ -122,10 +122,11 @@ func (d *dialect) metadata(f *fields, role Role) metadata {
 	m.annotations = d.annotationsOf(m.fields, m.oldAnnotations)
 	if role == RoleClass {
 		if len(m.labels) > 0 {
-			m.find(provider.FindingNote, CodeNotSupported, "labels", "Machinist's class gets no labels.")
+			m.report(provider.FindingNote, CodeNotSupported, "labels", "The labels are not copied to Machinist's class.")
 		}
 		if len(m.annotations) > 0 {
-			m.find(provider.FindingNote, CodeNotSupported, "annotations", "Machinist's class gets no annotations.")
+			m.report(provider.FindingNote, CodeNotSupported, "annotations", "The annotations are not copied to Machinist's "+
+				"class.")
 		}
 	}
 	if value, found := m.annotations[v1beta1.AnnotationClusterAPIPaused]; found && role == RoleMachine {
@@ -133,7 +134,7 @@ func (d *dialect) metadata(f *fields, role Role) metadata {
 		m.later[v1beta1.AnnotationClusterAPIPaused] = value
 	}
 	if role == RoleDeployment || role == RoleSet {
-		d.sizes(&m)
+		d.autoscalerBounds(&m)
 		if value, found := m.oldAnnotations[d.revision]; found {
 			m.annotations[v1beta1.AnnotationRevision] = value
 		}
@@ -141,7 +142,7 @@ func (d *dialect) metadata(f *fields, role Role) metadata {
 	return m
 }
 
-// apply writes the metadata to an object of ours.
+// apply writes the metadata to an object of Machinist.
 func (m *metadata) apply(to client.Object) {
 	to.SetName(m.name)
 	if len(m.labels) > 0 {
@@ -161,14 +162,14 @@ func (m *metadata) shorten(name string, role Role) string {
 	}[role]
 	short := shortName(name, longest)
 	if short != name {
-		m.find(provider.FindingNote, CodeRenamed, "name", "The name of a %s must be a DNS label of at most %d "+
-			"characters; it becomes %s.", role, longest, short)
+		m.report(provider.FindingNote, CodeRenamed, "name", "In Machinist, the name of a %s must be a DNS label of at "+
+			"most %d characters. The new name is %s.", role, longest, short)
 	}
 	return short
 }
 
-// shortName returns the name if it is a DNS label of at most longest characters. Otherwise it returns as much of it as
-// there is space for beside a hash of the whole, without dots: the same for the same name. 0 is without a limit.
+// shortName returns the name if it is a DNS label of at most longest characters. Otherwise it cuts the name, replaces
+// dots, and appends a hash of the whole name. The result only depends on the name. A longest of 0 means no limit.
 func shortName(name string, longest int) string {
 	if longest == 0 || len(name) <= longest && !strings.Contains(name, ".") {
 		return name
@@ -180,12 +181,13 @@ func shortName(name string, longest int) string {
 	return strings.TrimRight(name, "-") + "-" + hash
 }
 
-// owners finds the controller of an object. Those of other systems would make a new object, or delete this one.
+// owners sets the controller of an object if it belongs to the old system. The controller of another system would
+// create a new object, or delete this one.
 func (d *dialect) owners(m *metadata) {
-	for _, f := range m.each("ownerReferences") {
+	for _, f := range m.objects("ownerReferences") {
 		owner := metav1.OwnerReference{APIVersion: f.text("apiVersion"), Kind: f.text("kind"), Name: f.text("name"),
 			UID: types.UID(f.text("uid"))}
-		controller := f.flag("controller")
+		controller := f.boolean("controller")
 		f.ignore("blockOwnerDeletion")
 		group, _, _ := strings.Cut(owner.APIVersion, "/")
 		switch {
@@ -194,24 +196,24 @@ func (d *dialect) owners(m *metadata) {
 				m.controller = &owner
 			}
 		case controller:
-			f.find(provider.FindingBlocker, CodeOtherController, "controller", "The %s %s controls the object and would "+
-				"make another one, or delete it. Stop that controller and remove the reference.", owner.Kind, owner.Name)
+			f.report(provider.FindingBlocker, CodeOtherController, "controller", "The %s %s controls the object and would "+
+				"delete it, or create another one. Stop that controller and remove the reference.", owner.Kind, owner.Name)
 		default:
-			f.find(provider.FindingLoss, CodeOtherOwner, "name", "The object is deleted with the %s %s; Machinist's is "+
-				"not.", owner.Kind, owner.Name)
+			f.report(provider.FindingLoss, CodeOtherOwner, "name", "The object is deleted together with the %s %s. "+
+				"Machinist's object is not.", owner.Kind, owner.Name)
 		}
 	}
 }
 
-// labelsOf returns the labels that Machinist's object gets.
+// labelsOf returns the labels of Machinist's object.
 func (d *dialect) labelsOf(f *fields, old map[string]string) map[string]string {
 	return withoutReserved(f, "labels", withoutKeys(old, d.labels))
 }
 
-// annotationsOf returns the annotations that Machinist's object gets.
+// annotationsOf returns the annotations of Machinist's object.
 func (d *dialect) annotationsOf(f *fields, old map[string]string) map[string]string {
 	all := withoutKeys(old, d.annotations)
-	// kubectl would take the object for its own and remove what the old manifest lacks.
+	// With it, kubectl apply would remove the fields that the old manifest does not contain.
 	delete(all, corev1.LastAppliedConfigAnnotation)
 	delete(all, d.revision)
 	if d.autoscaler != "" {
@@ -226,8 +228,8 @@ const (
 	autoscalerMax = "/cluster-api-autoscaler-node-group-max-size"
 )
 
-// sizes renames the annotations with the autoscaler's bounds.
-func (d *dialect) sizes(m *metadata) {
+// autoscalerBounds renames the annotations for the autoscaler's bounds.
+func (d *dialect) autoscalerBounds(m *metadata) {
 	if d.autoscaler == "" {
 		return
 	}
@@ -241,7 +243,7 @@ func (d *dialect) sizes(m *metadata) {
 	}
 }
 
-// withoutKeys returns a copy without the keys. A key that ends in a slash stands for all of its domain.
+// withoutKeys returns a copy of all without the keys. A key that ends in a slash stands for all keys of that domain.
 func withoutKeys(all map[string]string, keys []string) map[string]string {
 	rest := map[string]string{}
 	maps.Copy(rest, all)
@@ -253,12 +255,12 @@ func withoutKeys(all map[string]string, keys []string) map[string]string {
 	return rest
 }
 
-// withoutReserved removes the keys of Machinist's own domain. The old system never acted on one, and Machinist would.
+// withoutReserved removes the keys of Machinist's own domain. The old system never acted on them, but Machinist would.
 func withoutReserved(f *fields, name string, all map[string]string) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if reserved(key) {
-			f.find(provider.FindingLoss, CodeReservedKey, name+"."+key, "Machinist acts on keys of its own domain, so it "+
-				"does not take this one over from an object of another system.")
+			f.report(provider.FindingLoss, CodeReservedKey, name+"."+key, "Machinist acts on keys of its own domain. So it "+
+				"does not copy this key from an object of another system.")
 			delete(all, key)
 		}
 	}
@@ -270,30 +272,29 @@ func reserved(key string) bool {
 	return domain == v1beta1.GroupVersion.Group || strings.HasSuffix(domain, "."+v1beta1.GroupVersion.Group)
 }
 
-// templateMeta reads the metadata of a template of machines.
+// templateMeta reads the metadata in a template of machines.
 func (d *dialect) templateMeta(f *fields) v1beta1.TemplateMeta {
 	m := f.child("metadata")
 	// The old systems name the machines themselves, in the namespace of the set.
 	m.ignore("creationTimestamp", "name", "generateName", "namespace")
-	m.loses("Machinist's templates have labels and annotations only.", "finalizers", "ownerReferences")
+	m.reportLoss("Machinist's templates only have labels and annotations.", "finalizers", "ownerReferences")
 	meta := v1beta1.TemplateMeta{
 		Labels:      d.labelsOf(m, m.textMap("labels")),
 		Annotations: d.annotationsOf(m, m.textMap("annotations")),
 	}
 	if _, found := meta.Annotations[v1beta1.AnnotationClusterAPIPaused]; found {
 		delete(meta.Annotations, v1beta1.AnnotationClusterAPIPaused)
-		m.find(provider.FindingLoss, CodeReservedKey, "annotations."+v1beta1.AnnotationClusterAPIPaused,
-			"Every machine of the template would be paused. Pause single Machines.")
+		m.report(provider.FindingLoss, CodeReservedKey, "annotations."+v1beta1.AnnotationClusterAPIPaused,
+			"The annotation would pause every machine of the template. Pause single Machines instead.")
 	}
 	return meta
 }
 
-// nodeMeta reads the metadata that the old system applies to Nodes, where all of them have it: spec.metadata. It
-// returns the name that a Node has, if it is set.
+// nodeMeta reads spec.metadata, which the old system applies to Nodes. It returns the name in it, or "".
 func (d *dialect) nodeMeta(f *fields, to *v1beta1.NodeTemplate) (nodeName string) {
 	m := f.child("metadata")
 	m.ignore("creationTimestamp", "namespace", "generateName")
-	m.loses("Machinist applies labels, annotations and taints to Nodes, nothing else.", "finalizers", "ownerReferences")
+	m.reportLoss("Machinist only applies labels, annotations and taints to Nodes.", "finalizers", "ownerReferences")
 	to.Labels = withoutReserved(m, "labels", m.textMap("labels"))
 	to.Annotations = withoutReserved(m, "annotations", m.textMap("annotations"))
 	return m.text("name")
@@ -302,15 +303,15 @@ func (d *dialect) nodeMeta(f *fields, to *v1beta1.NodeTemplate) (nodeName string
 // taints reads a list of taints.
 func (f *fields) taints(name string) (all []corev1.Taint) {
 	seen := map[string]bool{}
-	for _, t := range f.each(name) {
+	for _, t := range f.objects(name) {
 		t.ignore("timeAdded")
 		taint := corev1.Taint{Key: t.text("key"), Value: t.text("value"), Effect: corev1.TaintEffect(t.text("effect"))}
 		id := taint.Key + ":" + string(taint.Effect)
 		switch {
 		case taint.Key == "" || taint.Effect == "":
-			t.find(provider.FindingBlocker, CodeMissingField, "key", "A taint needs a key and an effect.")
+			t.report(provider.FindingBlocker, CodeMissingField, "key", "A taint needs a key and an effect.")
 		case seen[id]:
-			t.find(provider.FindingBlocker, CodeInvalidValue, "key", "The list has the taint %s twice.", id)
+			t.report(provider.FindingBlocker, CodeInvalidValue, "key", "The list contains the taint %s twice.", id)
 		default:
 			seen[id] = true
 			all = append(all, taint)
@@ -319,17 +320,17 @@ func (f *fields) taints(name string) (all []corev1.Taint) {
 	return all
 }
 
-// readSelector reads a label selector as it is.
+// readSelector reads a label selector without changing it.
 func readSelector(s *fields) metav1.LabelSelector {
 	selector := metav1.LabelSelector{MatchLabels: s.textMap("matchLabels")}
-	for _, e := range s.each("matchExpressions") {
+	for _, e := range s.objects("matchExpressions") {
 		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: e.text("key"),
 			Operator: metav1.LabelSelectorOperator(e.text("operator")), Values: e.texts("values")})
 	}
 	return selector
 }
 
-// keysOf returns the labels by which a selector selects.
+// keysOf returns the label keys of a selector.
 func keysOf(selector metav1.LabelSelector) []string {
 	keys := slices.Sorted(maps.Keys(selector.MatchLabels))
 	for _, e := range selector.MatchExpressions {
@@ -338,13 +339,13 @@ func keysOf(selector metav1.LabelSelector) []string {
 	return keys
 }
 
-// isOwn reports whether a label is one that the old system wrote for itself.
+// isOwn reports whether the old system writes the label for its own use.
 func (d *dialect) isOwn(label string) bool {
 	return len(withoutKeys(map[string]string{label: ""}, d.labels)) == 0
 }
 
-// selector reads a label selector and checks that Machinist can use it: it must select what has the labels. Keys that
-// the old system wrote for itself are left out of it, as they are of the labels.
+// selector reads a label selector and checks that Machinist can use it: it must match the template's labels. Keys that
+// the old system wrote for its own use are left out of the selector, because they are left out of the labels.
 func (d *dialect) selector(f *fields, templateLabels map[string]string) metav1.LabelSelector {
 	const name = "selector"
 	selector := readSelector(f.child(name))
@@ -357,32 +358,32 @@ func (d *dialect) selector(f *fields, templateLabels map[string]string) metav1.L
 		return selector
 	}
 	if len(keys) == 0 {
-		f.find(provider.FindingBlocker, CodeInvalidValue, name, "The selector is empty. Machinist needs a label by which "+
-			"it selects the machines.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, name, "The selector is empty. Machinist needs a label that "+
+			"selects the machines.")
 		return selector
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(&selector)
 	if err != nil {
-		f.find(provider.FindingBlocker, CodeInvalidValue, name, "The selector is not valid.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, name, "The selector is not valid.")
 	} else if !parsed.Matches(labels.Set(templateLabels)) {
-		f.find(provider.FindingBlocker, CodeInvalidValue, name, "The selector does not match the labels of the template.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, name, "The selector does not match the labels of the template.")
 	}
 	return selector
 }
 
-// reservedKey reports a key of a selector that is of Machinist's own domain.
+// reservedKey reports a key of a selector that is in Machinist's own domain.
 func (f *fields) reservedKey(name string, keys []string) (found bool) {
 	for _, key := range keys {
 		if reserved(key) {
-			f.find(provider.FindingBlocker, CodeReservedKey, name, "The selector selects by %s, which is of Machinist's "+
-				"domain. Select by another label.", key)
+			f.report(provider.FindingBlocker, CodeReservedKey, name, "The selector has the key %s, which is in Machinist's "+
+				"own domain. Select by another label.", key)
 			return true
 		}
 	}
 	return false
 }
 
-// duration returns the duration of a flag of the old processes, nil where it is not set.
+// duration returns the duration of a flag of the old process, or nil if the flag is not set.
 func (f Flags) duration(name string, to *fields) *time.Duration {
 	text := f[name]
 	if text == "" {
@@ -390,8 +391,8 @@ func (f Flags) duration(name string, to *fields) *time.Duration {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		to.find(provider.FindingBlocker, CodeInvalidValue, "", "The flag %s of the old process has no duration such as "+
-			"20m. Correct it in spec.processFlags of the Migration.", name)
+		to.report(provider.FindingBlocker, CodeInvalidValue, "", "The value of the flag %s of the old process is not a "+
+			"duration such as 20m. Correct it in spec.processFlags of the Migration.", name)
 		return nil
 	}
 	return &d

@@ -12,59 +12,61 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// nodeConditions collects the conditions that make a machine unhealthy, as Machinist's checks have them: each type and
-// status once.
+// nodeConditions collects the conditions that make a machine unhealthy, in the form of Machinist's health checks: each
+// type and status once.
 type nodeConditions struct {
-	// fields and name are where they come from.
+	// fields and name are the old field, for findings.
 	fields *fields
 	name   string
 	list   []v1beta1.UnhealthyNodeCondition
 }
 
-// mostNodeConditions is how many a check has at most.
-const mostNodeConditions = 64
+// maxNodeConditions is the maximum number of conditions in a health check.
+const maxNodeConditions = 64
 
-// ofKubernetes are the conditions that every Node has.
-var ofKubernetes = []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
-	corev1.NodePIDPressure, corev1.NodeNetworkUnavailable}
+// kubernetesConditions are the conditions that every Node has.
+var kubernetesConditions = []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure,
+	corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable}
 
-// add adds a condition that makes a machine unhealthy when it has had one of the statuses for the time. Of two times
-// for one status the shorter counts, because one reason is enough.
+// add adds a condition: a machine is unhealthy after the condition has had one of the statuses for the time. If a
+// status has two times, the shorter one counts.
 func (n *nodeConditions) add(name string, timeout time.Duration, statuses ...corev1.ConditionStatus) {
-	meant := strings.TrimSpace(name)
-	for _, known := range ofKubernetes {
-		if strings.EqualFold(meant, string(known)) {
-			meant = string(known)
+	corrected := strings.TrimSpace(name)
+	for _, known := range kubernetesConditions {
+		if strings.EqualFold(corrected, string(known)) {
+			corrected = string(known)
 		}
 	}
-	if name != meant {
-		n.fields.find(provider.FindingNote, CodeInvalidValue, n.name, "No Node has the condition %.63q, so it never "+
-			"counted; %.63s is meant. It does not come over.", name, meant)
+	if name != corrected {
+		n.fields.report(provider.FindingNote, CodeInvalidValue, n.name, "No Node has the condition %.63q, so it never "+
+			"had an effect. It is not migrated. The correct spelling is %.63s.", name, corrected)
 		return
 	}
 	for _, status := range statuses {
-		n.one(corev1.NodeConditionType(name), status, timeout)
+		n.addStatus(corev1.NodeConditionType(name), status, timeout)
 	}
 }
 
-func (n *nodeConditions) one(name corev1.NodeConditionType, status corev1.ConditionStatus, timeout time.Duration) {
+func (n *nodeConditions) addStatus(name corev1.NodeConditionType, status corev1.ConditionStatus,
+	timeout time.Duration) {
 	i := slices.IndexFunc(n.list, func(c v1beta1.UnhealthyNodeCondition) bool {
 		return c.Type == name && c.Status == status
 	})
 	switch {
 	case name == corev1.NodeReady && status == corev1.ConditionTrue:
-		n.fields.find(provider.FindingBlocker, CodeInvalidValue, n.name, "A Node that is Ready would be unhealthy.")
+		n.fields.report(provider.FindingBlocker, CodeInvalidValue, n.name, "Nodes that are Ready would be unhealthy.")
 	case i >= 0:
 		n.list[i].Timeout = *asDuration(min(n.list[i].Timeout.Duration, timeout))
-	case len(n.list) == mostNodeConditions:
-		n.fields.find(provider.FindingLoss, CodeBounded, n.name, "Machinist's checks have at most %d conditions with their "+
-			"statuses; %.63s being %s does not come over.", mostNodeConditions, name, status)
+	case len(n.list) == maxNodeConditions:
+		n.fields.report(provider.FindingLoss, CodeBounded, n.name, "A health check of Machinist has at most %d "+
+			"conditions with their statuses. The condition %.63s with status %s is not migrated.", maxNodeConditions, name,
+			status)
 	default:
 		n.list = append(n.list, v1beta1.UnhealthyNodeCondition{Type: name, Status: status, Timeout: *asDuration(timeout)})
 	}
 }
 
-// allMachines is a bound that keeps no machine from being replaced.
+// allMachines is a limit that allows the replacement of all machines.
 func allMachines() *intstr.IntOrString {
 	all := intstr.FromString("100%")
 	return &all

@@ -10,38 +10,39 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Codes of findings about the description of an instance by Kubermatic's machine-controller.
+// Codes of findings about descriptions of instances of Kubermatic's machine-controller.
 const (
-	// CodeFromEnvironment: a value is taken from the environment of the old controller's process.
+	// CodeFromEnvironment: the old controller reads a value from its environment.
 	CodeFromEnvironment = "FromEnvironment"
-	// CodeUserData: the user data of new instances does not come over, or only for a time.
+	// CodeUserData: the user data of new instances is not migrated, or expires.
 	CodeUserData = "UserData"
 )
 
-// sshPublicKeys is the key of the SSH public keys, a list of strings, in the description of an instance by Kubermatic's
-// machine-controller. There they are beside the cloud's part, and drivers need them.
+// sshPublicKeys is the key of the SSH public keys, a list of strings, in a description of Kubermatic's
+// machine-controller. It is next to the part for the cloud, but drivers need it there.
 const sshPublicKeys = "sshPublicKeys"
 
-// providerConfig reads the description of an instance. The cloud's part becomes the class; the rest, from which
-// machine-controller made user data, is lost unless userData names a Secret with the result. silent is for a machine
-// whose set reports the user data. It returns nil where nothing describes the instance.
-func providerConfig(f *fields, userData *KeyRef, silent bool) *Class {
-	class := &Class{Provider: f.text("cloudProvider"), UserData: userData, Path: f.at("cloudProviderSpec")}
+// providerConfig reads the description of an instance. The part for the cloud becomes the class. The rest, from which
+// machine-controller generated user data, is lost unless userData names a Secret with the result. reportedBySet is for
+// a machine whose set reports the user data. providerConfig returns nil if there is no description of the instance.
+func providerConfig(f *fields, userData *KeyRef, reportedBySet bool) *Class {
+	class := &Class{Provider: f.text("cloudProvider"), UserData: userData, Path: f.pathOf("cloudProviderSpec")}
 	if class.Provider == "" {
 		if kind := f.text("kind"); kind != "" {
 			return byKind(f, class, kind)
 		}
-		f.find(provider.FindingBlocker, CodeMissingField, "cloudProvider", "The description of the instance names no "+
-			"cloud.")
+		f.report(provider.FindingBlocker, CodeMissingField, "cloudProvider", "The description of the instance does not "+
+			"name a cloud.")
 	}
 	if spec, found := typed[map[string]any](f, "cloudProviderSpec", "an object"); found {
 		class.resolve(f, spec, "cloudProviderSpec")
 	} else {
-		f.find(provider.FindingBlocker, CodeMissingField, "cloudProviderSpec", "The instance is not described.")
+		f.report(provider.FindingBlocker, CodeMissingField, "cloudProviderSpec", "There is no description of the "+
+			"instance.")
 	}
 	if _, found := class.Spec[sshPublicKeys]; found {
-		f.find(provider.FindingBlocker, CodeInvalidValue, "cloudProviderSpec."+sshPublicKeys, "The SSH keys belong beside "+
-			"cloudProviderSpec. Remove them from it.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, "cloudProviderSpec."+sshPublicKeys, "The SSH keys belong "+
+			"next to cloudProviderSpec. Remove them from it.")
 	}
 	if keys := f.texts(sshPublicKeys); len(keys) > 0 && class.Spec != nil {
 		list := make([]any, len(keys))
@@ -50,38 +51,39 @@ func providerConfig(f *fields, userData *KeyRef, silent bool) *Class {
 		}
 		class.Spec[sshPublicKeys] = list
 	}
-	f.loses("Machinist gives no static network configuration to instances.", "network")
-	madeUserData(f, userData, silent)
+	f.reportLoss("Machinist does not configure static networks of instances.", "network")
+	reportUserData(f, userData, reportedBySet)
 	if class.Provider == "" || class.Spec == nil {
 		return nil
 	}
 	return class
 }
 
-// madeUserData reads the fields from which the old controller made user data.
-func madeUserData(f *fields, userData *KeyRef, silent bool) {
+// reportUserData reads the fields from which the old controller generated user data.
+func reportUserData(f *fields, userData *KeyRef, reportedBySet bool) {
 	for _, name := range []string{"operatingSystem", "operatingSystemSpec", "caPublicKey", "overwriteCloudConfig"} {
-		if value, found := f.get(name); found && !empty(value) && userData == nil && !silent {
-			f.find(provider.FindingLoss, CodeUserData, name, "The old controller made user data from it, which does not "+
-				"come over. Name a Secret with user data for new machines in spec.userDataRef of the Migration.")
+		if value, found := f.get(name); found && !empty(value) && userData == nil && !reportedBySet {
+			f.report(provider.FindingLoss, CodeUserData, name, "The old controller generated user data from this field, and "+
+				"the user data is not migrated. Name a Secret with user data for new machines in spec.userDataRef of the "+
+				"Migration.")
 		}
 	}
 	if userData != nil {
-		f.find(provider.FindingLoss, CodeUserData, "operatingSystem", "The user data in the Secret %s/%s is taken over, "+
+		f.report(provider.FindingLoss, CodeUserData, "operatingSystem", "The user data in the Secret %s/%s is taken over, "+
 			"but its token expires. Give the class another userDataRef in spec.overrides of the Migration.",
 			userData.Namespace, userData.Name)
 	}
 }
 
-// byKind reads a description that has a kind of its own instead of cloudProvider, as the Cluster API's had.
+// byKind reads a description that has a kind instead of cloudProvider, as in the early Cluster API.
 func byKind(f *fields, class *Class, kind string) *Class {
 	class.Provider, class.Path, class.Spec = kind, f.path, runtime.DeepCopyJSON(f.object)
-	// The driver reads all of it, and reports what it does not know.
+	// The driver reads all fields and reports those that it does not know.
 	f.ignoreAll()
 	return class
 }
 
-// resolve puts literals where the old object has variables, and collects those that refer to a Secret or ConfigMap.
+// resolve replaces variables that are literals by their values, and collects those that refer to a Secret or ConfigMap.
 func (c *Class) resolve(f *fields, spec map[string]any, name string) {
 	r := resolver{class: c, fields: f}
 	c.Spec = map[string]any{}
@@ -95,7 +97,8 @@ type resolver struct {
 	fields *fields
 }
 
-// value returns a copy of a part of the description. path leads to it in the description, name from the fields.
+// value returns a copy of a part of the description. path is its path in the description, and name its path in the
+// fields.
 func (r *resolver) value(raw any, path []string, name string) any {
 	switch value := raw.(type) {
 	case map[string]any:
@@ -118,7 +121,7 @@ func (r *resolver) value(raw any, path []string, name string) any {
 	return raw
 }
 
-// isVariable reports whether an object stands for a value. An empty one does not: it may be an empty map.
+// isVariable reports whether an object stands for a value. An empty object does not: it may be an empty map.
 func isVariable(object map[string]any) bool {
 	for key := range object {
 		if key != "value" && key != "secretKeyRef" && key != "configMapKeyRef" {
@@ -128,11 +131,11 @@ func isVariable(object map[string]any) bool {
 	return len(object) > 0
 }
 
-// variable reads an object that stands for a value, in the order of the old controller: a whole reference, else the
-// literal, else the environment. Of a reference the object itself stays in the description until its value is known, so
-// that the name of the class depends on it.
+// variable reads an object that stands for a value, with the precedence of the old controller: a complete reference,
+// the literal, the environment. A reference stays in the description until its value is known, so that the name of the
+// class depends on it.
 func (r *resolver) variable(object map[string]any, path []string, name string) any {
-	f := r.fields.add(object, r.fields.at(name))
+	f := r.fields.addChild(object, r.fields.pathOf(name))
 	secret, configMap := f.reference("secretKeyRef", "Secret"), f.reference("configMapKeyRef", "ConfigMap")
 	literal, hasLiteral := f.get("value")
 	from := secret
@@ -144,12 +147,12 @@ func (r *resolver) variable(object map[string]any, path []string, name string) a
 		r.class.Values = append(r.class.Values, Value{Path: path, From: *from})
 		return object
 	case !hasLiteral:
-		r.fields.find(provider.FindingBlocker, CodeFromEnvironment, name, "The value is taken from the environment of the "+
-			"old controller; give it in spec.credentialsRef of the Migration.")
+		r.fields.report(provider.FindingBlocker, CodeFromEnvironment, name, "The old controller reads the value from its "+
+			"environment. Put it into the Secret of spec.credentialsRef of the Migration.")
 		return nil
 	case !scalar(literal):
-		f.find(provider.FindingBlocker, CodeWrongType, "value", "It must be a string, a number, or true or false, not %s.",
-			typeOf(literal))
+		f.report(provider.FindingBlocker, CodeWrongType, "value", "The value must be a string, a number, true or false, "+
+			"not %s.", typeOf(literal))
 		return nil
 	}
 	return literal
@@ -163,10 +166,11 @@ func scalar(value any) bool {
 	return false
 }
 
-// reference reads a reference to an entry, nil where it is not whole: the old controller ignores such a one.
+// reference returns a reference to an entry, or nil if the reference is incomplete, because the old controller ignores
+// such a reference.
 func (f *fields) reference(name, kind string) *KeyRef {
 	r := f.child(name)
-	// The reference is that of events, whose other fields mean nothing here.
+	// The reference has the type of references in events, whose other fields do not matter here.
 	r.ignore("kind", "apiVersion", "uid", "resourceVersion", "fieldPath")
 	ref := &KeyRef{Kind: kind, Namespace: r.text("namespace"), Name: r.text("name"), Key: r.text("key")}
 	if ref.Namespace == "" || ref.Name == "" || ref.Key == "" {

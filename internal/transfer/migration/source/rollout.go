@@ -12,66 +12,67 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// CodeBounded: a number is beyond what Machinist allows, and is replaced by the nearest that it does.
+// CodeBounded: a number is outside of the bounds of Machinist, and is replaced by the nearest bound.
 const CodeBounded = "Bounded"
 
-// bounded returns a number from 0 to most, or its default where there is none. Another number is a Blocker and counts
-// as the default.
+// bounded returns a number from 0 to most, or fallback if there is none. Another number is a Blocker, and fallback is
+// returned.
 func (f *fields) bounded(name string, fallback, most int32) *int32 {
 	n := f.number(name)
 	if n == nil {
 		return &fallback
 	}
 	if *n < 0 || *n > most {
-		f.find(provider.FindingBlocker, CodeInvalidValue, name, "It must be from 0 to %d.", most)
+		f.report(provider.FindingBlocker, CodeInvalidValue, name, "The number must be from 0 to %d.", most)
 		return &fallback
 	}
 	return n
 }
 
-// historyLimit returns the number of old sets to keep, at most as many as Machinist allows.
+// historyLimit returns the number of old sets to keep, at most what Machinist allows.
 func (f *fields) historyLimit(name string, fallback int32) *int32 {
 	const most = 100
-	n := or(f.number(name), fallback)
+	n := valueOr(f.number(name), fallback)
 	if n < 0 {
-		f.find(provider.FindingBlocker, CodeInvalidValue, name, "It must not be negative.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, name, "The number must not be negative.")
 		return &fallback
 	}
 	if n > most {
-		f.find(provider.FindingNote, CodeBounded, name, "Machinist keeps at most %d old sets.", most)
+		f.report(provider.FindingNote, CodeBounded, name, "Machinist keeps at most %d old sets.", most)
 		n = most
 	}
 	return &n
 }
 
-// progressDeadline returns the time that a rollout may take without progress, given in seconds. Machinist wants it to be
-// longer than a machine takes to become available.
+// progressDeadline returns the time that a rollout may take without progress, which the field has in seconds. In
+// Machinist, it must be longer than minReadySeconds.
 func (f *fields) progressDeadline(name string, fallback, minReadySeconds int32) *metav1.Duration {
 	seconds := *f.bounded(name, fallback, math.MaxInt32)
 	if seconds <= minReadySeconds {
-		f.find(provider.FindingNote, CodeBounded, name, "It must be longer than minReadySeconds; it becomes %ds.",
-			minReadySeconds+1)
+		f.report(provider.FindingNote, CodeBounded, name, "The deadline must be longer than minReadySeconds. The new "+
+			"value is %ds.", minReadySeconds+1)
 		seconds = minReadySeconds + 1
 	}
 	return asDuration(time.Duration(seconds) * time.Second)
 }
 
-// rollingUpdate reads maxSurge and maxUnavailable, and writes out the old system's defaults.
+// rollingUpdate reads maxSurge and maxUnavailable. Values that are not set become the old system's defaults, surge and
+// unavailable.
 func (f *fields) rollingUpdate(surge, unavailable int32) *v1beta1.RollingUpdate {
 	r := &v1beta1.RollingUpdate{
 		MaxSurge:       f.numberOrPercentage("maxSurge", surge),
 		MaxUnavailable: f.numberOrPercentage("maxUnavailable", unavailable),
 	}
 	if isZero(r.MaxSurge) && isZero(r.MaxUnavailable) {
-		f.find(provider.FindingBlocker, CodeInvalidValue, "maxUnavailable", "It and maxSurge must not both be 0: nothing "+
-			"could be replaced.")
+		f.report(provider.FindingBlocker, CodeInvalidValue, "maxUnavailable", "maxUnavailable and maxSurge must not both "+
+			"be 0, because no machine could be replaced then.")
 	}
 	return r
 }
 
 var percentage = regexp.MustCompile(`^[0-9]{1,9}%$`)
 
-// numberOrPercentage returns a number of machines or a percentage, or the default where there is none.
+// numberOrPercentage returns a number of machines or a percentage, or fallback if there is none.
 func (f *fields) numberOrPercentage(name string, fallback int32) *intstr.IntOrString {
 	value := intstr.FromInt32(fallback)
 	raw, found := f.get(name)
@@ -80,7 +81,8 @@ func (f *fields) numberOrPercentage(name string, fallback int32) *intstr.IntOrSt
 	}
 	if text, ok := raw.(string); ok {
 		if !percentage.MatchString(text) {
-			f.find(provider.FindingBlocker, CodeInvalidValue, name, "It must be a number or a percentage such as 30%%.")
+			f.report(provider.FindingBlocker, CodeInvalidValue, name, "The value must be a number or a percentage such as "+
+				"30%%.")
 			return &value
 		}
 		value = intstr.FromString(text)
@@ -91,13 +93,13 @@ func (f *fields) numberOrPercentage(name string, fallback int32) *intstr.IntOrSt
 }
 
 func isZero(n *intstr.IntOrString) bool {
-	// Rounded up, any percentage of 1 but 0% is 1.
+	// Any percentage of 1 except 0% is rounded up to 1.
 	value, err := intstr.GetScaledValueFromIntOrPercent(n, 1, true)
 	return err == nil && value == 0
 }
 
-// noRemediation returns the check for machines that the old system never replaced. Without it Machinist's built-in
-// policy holds, which does.
+// noRemediation returns a health check for machines that the old system never replaced. Without the check, Machinist's
+// built-in policy would replace them.
 func noRemediation(name string, selector metav1.LabelSelector) *v1beta1.MachineHealthCheck {
 	check := &v1beta1.MachineHealthCheck{}
 	check.Name = name

@@ -16,21 +16,23 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// System is one of the systems whose fleets can be taken over.
+// System is a system whose fleets Machinist can take over.
 type System interface {
-	// Group is the API group of its machines, by which a Migration names it.
+	// Group returns the API group of its machines, by which a Migration names the system.
 	Group() string
-	// Kinds are its kinds, in the order in which they are read: what others refer to comes first.
+	// Kinds returns its kinds in the order in which to read them: kinds that others refer to come first.
 	Kinds() []Kind
-	// Leases are those that its controllers hold. One without a namespace is in that of the controllers or of the objects.
+	// Leases returns the Leases of its controllers. One without a namespace is in the namespace of the controllers or of
+	// the objects.
 	Leases() []types.NamespacedName
-	// NodeTraces are what it leaves on Nodes.
+	// NodeTraces returns what the system leaves on Nodes.
 	NodeTraces() NodeTraces
-	// Convert says what one object of it is in Machinist's terms. It never fails: what cannot be converted is a Blocker.
+	// Convert converts one object of the system. It never fails: if the object cannot be converted, a finding is a
+	// Blocker.
 	Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted
 }
 
-// Role is what a kind of an old system is for.
+// Role is the purpose of a kind.
 type Role string
 
 // The roles.
@@ -46,15 +48,15 @@ const (
 type Kind struct {
 	Role Role
 	schema.GroupVersionKind
-	// Resource is the plural by which the API serves it.
+	// Resource is the plural name of the kind in the API.
 	Resource string
-	// ClusterScoped is true for a kind without a namespace.
+	// ClusterScoped is whether the kind has no namespace.
 	ClusterScoped bool
-	// Optional is true for a kind that not every installation has.
+	// Optional is whether some installations do not have the kind.
 	Optional bool
 }
 
-// kindsOf returns what makes namespaced kinds of a group and version.
+// kindsOf returns a function that creates namespaced kinds of a group and version.
 func kindsOf(group, version string) func(role Role, kind, resource string) Kind {
 	return func(role Role, kind, resource string) Kind {
 		return Kind{Role: role, Resource: resource,
@@ -62,46 +64,46 @@ func kindsOf(group, version string) func(role Role, kind, resource string) Kind 
 	}
 }
 
-// Flags are those of the old controllers' processes that change what an object means, by name without dashes.
+// Flags are the flags of the old controllers that change what an object means, by name without dashes.
 type Flags map[string]string
 
-// NodeTraces are what an old system leaves on the Nodes of its machines, and what is removed when the migration is
-// committed. A key that ends in a slash stands for all keys of that domain.
+// NodeTraces are what an old system leaves on the Nodes of its machines. It is removed when the migration is committed.
+// A key that ends in a slash stands for all keys of that domain.
 type NodeTraces struct {
 	Finalizers  []string
 	Labels      []string
 	Annotations []string
-	// Marked are annotations that others may have set as well. By the key of a mark, an annotation too, which the old
-	// system sets with them: both are removed where the mark is there, and neither where it is not.
+	// Marked are annotations that other systems may also set. The key of the map is a second annotation, with which the
+	// old system marks that it set the first. If the mark exists, both are removed, else neither.
 	Marked map[string]string
-	// Taints are keys, whatever the effect.
+	// Taints are the keys of taints, with any effect.
 	Taints []string
 	// OwnerGroups are the API groups whose owner references are removed.
 	OwnerGroups []string
 }
 
-// Converted is what one old object is in Machinist's terms.
+// Converted is the result of converting one old object.
 type Converted struct {
 	// Object is a *v1beta1.MachineDeployment, *v1beta1.MachineSet, *v1beta1.Machine or *v1beta1.MachineHealthCheck with
-	// name, labels, annotations and specification, without namespace, owners, finalizers and references to classes,
-	// Secrets and providers, which are found elsewhere. It is nil for a class, and where nothing is made of the object.
+	// name, labels, annotations and specification. The caller sets the namespace, the owners, the finalizers and the
+	// references to classes, Secrets and providers. Object is nil for a class, and if the old object is not converted.
 	Object client.Object
-	// Class describes the instances: the class itself, or what the object describes inline. Nil where ClassName is set.
+	// Class describes the instances: it is the old class, or the description in the object. It is nil if ClassName is set.
 	Class *Class
-	// ClassName is the name of the old class that the object refers to; its namespace is the object's.
+	// ClassName is the name of the old class that the object refers to, in the namespace of the object.
 	ClassName string
-	// Check is the health check that stands for what the old system did with the machines of the deployment or set
-	// without an object for it. Its selector is that of Object.
+	// Check is a health check that does what the old system did with the machines of the deployment or set without having
+	// an object for it. Its selector is that of Object.
 	Check *v1beta1.MachineHealthCheck
-	// Machine is what is known of the one machine, for RoleMachine.
+	// Machine is the state of the machine, for RoleMachine.
 	Machine *Machine
-	// Later are annotations that Object gets when the old system is gone: those on which Machinist acts.
+	// Later are annotations on which Machinist acts. Object gets them when the old system is gone.
 	Later map[string]string
-	// Findings are what a person has to know. Their paths begin at the old object.
+	// Findings are what the user must know. Their paths are relative to the old object.
 	Findings []provider.Finding
 }
 
-// Blocked reports whether a finding keeps the object from being converted.
+// Blocked reports whether a finding is a Blocker.
 func (c Converted) Blocked() bool {
 	for _, f := range c.Findings {
 		if f.Level == provider.FindingBlocker {
@@ -111,45 +113,45 @@ func (c Converted) Blocked() bool {
 	return false
 }
 
-// Machine is what an old object says of its one machine.
+// Machine is the state of a single old machine.
 type Machine struct {
-	// Owner is the UID of the set that controls it, empty if none does.
+	// Owner is the UID of the set that controls the machine, or empty.
 	Owner types.UID
-	// ProviderID as the old object has it; it may be spelled otherwise than ours. Empty where it has none.
+	// ProviderID is the provider ID in the old object, or empty. Machinist's driver may spell it differently.
 	ProviderID string
-	// NodeName is the name of its Node, empty where the object names none.
+	// NodeName is the name of the Node that the old object names, or empty.
 	NodeName string
-	// Deleting: it was asked to be deleted.
+	// Deleting is whether the deletion of the machine was requested.
 	Deleting bool
-	// Updating: it is being changed in place.
+	// Updating is whether the old system is updating the machine in place.
 	Updating bool
-	// Failed: the old system judged it so.
+	// Failed is whether the old system considers the machine failed.
 	Failed bool
 }
 
-// Class describes instances as the old system does.
+// Class is the old system's description of instances.
 type Class struct {
-	// Name is that of the MachineClass to make. Empty: one by the content (ContentName).
+	// Name is the name of the MachineClass to create. If it is empty, the name follows from the content (ContentName).
 	Name string
 	// Provider is the old system's name of the cloud.
 	Provider string
-	// Spec is the description of the instance, a JSON object as it is in the old object.
+	// Spec is the description of the instance, a JSON object as in the old object.
 	Spec map[string]any
-	// Path is where Spec is in the old object.
+	// Path is the path of Spec in the old object.
 	Path string
-	// Values are the references in Spec that stand for values: what they refer to replaces them.
+	// Values are the references in Spec to values. The values replace them.
 	Values []Value
-	// Credentials are the Secrets with the account; of keys that several have, the last wins.
+	// Credentials are the Secrets with the credentials. If several have a key, the last one is used.
 	Credentials []types.NamespacedName
-	// UserData is the Secret with the bootstrap data; nil where the old system made them itself.
+	// UserData is the Secret with the user data, or nil if the old system generated the user data itself.
 	UserData *KeyRef
-	// Capacity is what a node of the class offers, where the old object has it.
+	// Capacity is what a node of the class offers, or nil if the old object does not contain it.
 	Capacity *v1beta1.ClassCapacity
 }
 
 // Value is a place in a description whose value is in a Secret or ConfigMap.
 type Value struct {
-	// Path are the keys, and indexes as decimal numbers, to the place in Class.Spec.
+	// Path is the path of the place in Class.Spec. List indexes are decimal numbers.
 	Path []string
 	From KeyRef
 }
@@ -163,10 +165,10 @@ type KeyRef struct {
 	Key       string
 }
 
-// ContentName returns a name for a class without one: the same for the same content. It holds no secret: values that
-// are in Secrets are in it as references.
+// ContentName returns a name for a class without one. Equal content has the same name. The hash covers no secret,
+// because values in Secrets are only references.
 func (c *Class) ContentName(prefix string) string {
-	data, _ := json.Marshal(struct { // What was read from JSON can be written as JSON.
+	data, _ := json.Marshal(struct { // Values that were decoded from JSON can be encoded.
 		Provider    string
 		Spec        map[string]any
 		Credentials []types.NamespacedName
@@ -177,17 +179,17 @@ func (c *Class) ContentName(prefix string) string {
 	return prefix + "-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:5]))
 }
 
-// SameInstances reports whether instances of both classes are made alike. A Machine whose class and that of its set are
-// the same in this respect uses the class of the set. User data and capacity matter for new instances only, and an old
-// Machine does not know them.
+// SameInstances reports whether instances of both classes are created in the same way. If this is true of a Machine's
+// class and its set's class, the Machine uses the class of the set. User data and capacity only matter for new
+// instances, and an old Machine does not contain them.
 func (c *Class) SameInstances(other *Class) bool {
-	plain := func(c *Class) *Class {
+	description := func(c *Class) *Class {
 		return &Class{Provider: c.Provider, Spec: c.Spec, Values: c.Values, Credentials: c.Credentials}
 	}
-	return equality.Semantic.DeepEqual(plain(c), plain(other))
+	return equality.Semantic.DeepEqual(description(c), description(other))
 }
 
-// Systems are all systems, by their groups.
+// Systems returns all systems by their groups.
 func Systems() map[string]System {
 	all := map[string]System{}
 	for _, s := range systems {
@@ -196,7 +198,7 @@ func Systems() map[string]System {
 	return all
 }
 
-// systems has one entry for each system that is known.
+// systems has one entry for each supported API group.
 var systems = []System{
 	machineK8s{provider.SourceMachineK8s},
 	machineK8s{provider.SourceMachinesK8s},

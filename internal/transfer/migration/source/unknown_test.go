@@ -13,14 +13,14 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// opaque are objects without fields of their own: maps with any keys, what comes from the old controllers, what a
-// driver reads, and what is lost as a whole with a finding about all of it.
+// opaque are objects whose fields are not checked: maps with any keys, status, descriptions that a driver reads, and
+// objects that are lost as a whole.
 var opaque = []string{
 	"labels", "annotations", "matchLabels", "status", "managedFields",
 	"cloudProviderSpec", "operatingSystemSpec", "network", "configSource", "containerRuntime",
 }
 
-// opaqueIn are those of one system only, and what it ignores as a whole.
+// opaqueIn are such objects of one system, and objects that it ignores as a whole.
 var opaqueIn = map[string][]string{
 	provider.SourceGardener:  {"providerSpec", "capacity", "virtualCapacity", "rollbackTo", "machineClass"},
 	provider.SourceOpenShift: {"value", "remediationTemplate"},
@@ -41,11 +41,11 @@ func (l level) add(name string, value any) (path string) {
 	return l.path + "." + name
 }
 
-// levels returns the objects in an old object that have fields of their own.
+// levels returns the objects in an old object whose fields are checked.
 func levels(group string, object map[string]any, path string) []level {
 	if _, own := object["kind"]; own && path != "" && object["cloudProvider"] == nil && object["apiVersion"] != nil &&
 		object["name"] == nil {
-		return nil // a description with a kind of its own is the driver's
+		return nil // A description with its own kind is read by the driver.
 	}
 	all := []level{{path, object}}
 	prefix := path
@@ -54,7 +54,7 @@ func levels(group string, object map[string]any, path string) []level {
 	}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		if slices.Contains(opaque, key) || slices.Contains(opaqueIn[group], key) ||
-			key == "ownerReferences" && path != "metadata" { // Those of a template are lost as a whole.
+			key == "ownerReferences" && path != "metadata" { // The owner references of a template are lost as a whole.
 			continue
 		}
 		switch value := object[key].(type) {
@@ -71,9 +71,8 @@ func levels(group string, object map[string]any, path string) []level {
 	return all
 }
 
-// whole are the samples that can be converted as a whole: of the others a part, or all, may be reported for all that is
-// in it.
-func whole(group string) (all []*unstructured.Unstructured) {
+// completeSamples returns the samples in which every field is checked. In the others, a finding may cover a whole part.
+func completeSamples(group string) (all []*unstructured.Unstructured) {
 	samples := sources.Samples(group)
 	delete(samples, "half-broken")
 	delete(samples, "control-plane")
@@ -90,26 +89,28 @@ func reports(c Converted, path string) bool {
 }
 
 // Rule: migration-loses-nothing-silently.
-func TestAnUnknownFieldAtAnyLevelOfASampleIsFound(t *testing.T) {
+func TestUnknownFieldsAreReportedAtEveryLevel(t *testing.T) {
 	for group, system := range Systems() {
 		found := 0
-		for _, sample := range whole(group) {
+		for _, sample := range completeSamples(group) {
 			for i := range levels(group, sample.Object, "") {
 				old := sample.DeepCopy()
 				path := levels(group, old.Object, "")[i].add("surprise", map[string]any{"of": int64(i)})
 				if !reports(system.Convert(roleOf(t, system, old), old, nil), path) {
-					t.Errorf("%s %s: nothing is found at %s", old.GetKind(), old.GetName(), path)
+					t.Errorf("%s %s: no finding for %s", old.GetKind(), old.GetName(), path)
 				}
 				found++
 			}
 		}
 		if found < 20 {
-			t.Errorf("%s: the samples have %d levels only", group, found)
+			t.Errorf("%s: the samples only have %d levels", group, found)
 		}
 	}
 }
 
-// FuzzUnknownField (rule migration-loses-nothing-silently) adds a field with any name and value anywhere.
+// FuzzUnknownField adds a field with any name and value anywhere.
+//
+// Rule: migration-loses-nothing-silently.
 func FuzzUnknownField(f *testing.F) {
 	f.Add(uint(0), uint(0), "a", []byte("null"))
 	f.Add(uint(3), uint(5), "", []byte(`{"a":[1,"b",{"c":null}]}`))
@@ -119,21 +120,23 @@ func FuzzUnknownField(f *testing.F) {
 		if json.Unmarshal(data, &value) != nil {
 			return
 		}
-		name = "x-" + name // no version of an old API has such a field
+		name = "x-" + name // No version of an old API has such a field.
 		for group, system := range Systems() {
-			samples := whole(group)
+			samples := completeSamples(group)
 			old := samples[sample%uint(len(samples))]
 			all := levels(group, old.Object, "")
 			path := all[at%uint(len(all))].add(name, value)
 			c := system.Convert(roleOf(t, system, old), old, nil)
 			if !reports(c, path) {
-				t.Errorf("%s %s: nothing is found at %q: %v", old.GetKind(), old.GetName(), path, c.Findings)
+				t.Errorf("%s %s: no finding for %q: %v", old.GetKind(), old.GetName(), path, c.Findings)
 			}
 		}
 	})
 }
 
-// FuzzConvert (rule migration-loses-nothing-silently) converts any JSON object in each role of each system.
+// FuzzConvert converts any JSON object in each role of each system.
+//
+// Rule: migration-loses-nothing-silently.
 func FuzzConvert(f *testing.F) {
 	for group := range Systems() {
 		for _, objects := range sources.Samples(group) {

@@ -1,4 +1,4 @@
-// Package csrtest makes certificate requests as kubelets make them, and as they never would.
+// Package csrtest builds certificate requests: valid ones as kubelets send them, and invalid ones.
 package csrtest
 
 import (
@@ -17,14 +17,14 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// Draft is a certificate request before it is signed: as a kubelet would make it, until a test changes it.
+// Draft is an unsigned certificate request. It has the content of a kubelet's request, until a test changes it.
 type Draft struct {
 	x509.CertificateRequest
 	Signer    string
 	KeyUsages []certificatesv1.KeyUsage
 }
 
-// ForClient is what the kubelet of a node asks for to join and to renew.
+// ForClient returns the request for a client certificate with which the kubelet of a node joins or renews.
 func ForClient(node string, changes ...func(*Draft)) *Draft {
 	d := &Draft{Signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		KeyUsages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}}
@@ -32,7 +32,7 @@ func ForClient(node string, changes ...func(*Draft)) *Draft {
 	return d.change(changes)
 }
 
-// ForServing is what the kubelet of a node asks for to serve under names and addresses.
+// ForServing returns the request for a serving certificate of a node's kubelet, for these names and addresses.
 func ForServing(node string, dns []string, ips []string, changes ...func(*Draft)) *Draft {
 	d := ForClient(node)
 	d.Signer, d.KeyUsages[1] = certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth
@@ -64,7 +64,7 @@ func (d *Draft) PEM(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// Object returns the request as the API server stores it; the API server fills in who it is from.
+// Object returns the request as a client creates it. The API server adds the requester.
 func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
@@ -72,7 +72,7 @@ func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	}}
 }
 
-// By returns the request as if somebody had posted it.
+// By returns the request as if this user had created it.
 func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	csr := d.Object(t)
@@ -80,39 +80,39 @@ func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.
 	return csr
 }
 
-// ByToken returns the request as if the bearer of a bootstrap token had posted it.
+// ByToken returns the request as if the bearer of a bootstrap token had created it.
 func (d *Draft) ByToken(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return d.By(t, "system:bootstrap:abcdef", "system:bootstrappers", "system:bootstrappers:machinist")
 }
 
-// ByNode returns the request as if a node had posted it.
+// ByNode returns the request as if a node had created it.
 func (d *Draft) ByNode(t testing.TB, node string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return d.By(t, "system:node:"+node, "system:nodes")
 }
 
-// Ways in which a request is not a kubelet's.
+// The following changes make requests that kubelets do not send.
 
-// Organizations puts others in place of that of nodes.
+// Organizations replaces the organization system:nodes.
 func Organizations(names ...string) func(*Draft) {
 	return func(d *Draft) { d.Subject.Organization = names }
 }
 
-// Attribute adds to the subject.
+// Attribute adds an attribute to the subject.
 func Attribute(id asn1.ObjectIdentifier, value string) func(*Draft) {
 	return func(d *Draft) {
 		d.Subject.ExtraNames = append(d.Subject.ExtraNames, pkix.AttributeTypeAndValue{Type: id, Value: value})
 	}
 }
 
-// CommonName puts another name in place of the node's.
+// CommonName replaces the node's name.
 func CommonName(name string) func(*Draft) { return func(d *Draft) { d.Subject.CommonName = name } }
 
-// DNSNames puts other names in place of those to serve under.
+// DNSNames replaces the DNS names.
 func DNSNames(names ...string) func(*Draft) { return func(d *Draft) { d.DNSNames = names } }
 
-// Usages puts other usages in place of a kubelet's.
+// Usages replaces the usages.
 func Usages(u ...certificatesv1.KeyUsage) func(*Draft) { return func(d *Draft) { d.KeyUsages = u } }
 
 // Email adds an e-mail address to the alternative names.
@@ -121,7 +121,7 @@ func Email(d *Draft) { d.EmailAddresses = []string{"root@example.com"} }
 // URI adds a URI to the alternative names.
 func URI(d *Draft) { d.URIs = []*url.URL{{Scheme: "spiffe", Host: "example.com", Path: "/admin"}} }
 
-// CertificateAuthority asks for the right to sign.
+// CertificateAuthority requests a certificate that may sign other certificates.
 func CertificateAuthority(t testing.TB) func(*Draft) {
 	value, err := asn1.Marshal(struct{ IsCA bool }{true})
 	if err != nil {
@@ -133,7 +133,7 @@ func CertificateAuthority(t testing.TB) func(*Draft) {
 	}
 }
 
-// OtherName adds to the alternative names one of a form that Go's parser passes over: a user name of Windows domains.
+// OtherName adds an alternative name of a form that Go's parser ignores: a user principal name of Windows.
 func OtherName(t testing.TB, dns string) func(*Draft) {
 	upn := slices.Concat([]byte{0x06, 0x0a, 0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x14, 0x02, 0x03},
 		[]byte{0xa0, 0x07, 0x0c, 0x05}, []byte("admin"))

@@ -17,7 +17,7 @@ fi
 mkdir -p /opt/bin
 curl --fail --silent --show-error --location --retry 5 --output "$target.new" "$url"
 if ! matches "$target.new"; then
-	echo "install-kubelet: what $url serves has another checksum than the one given for $version" >&2
+	echo "install-kubelet: the file from $url does not have the checksum that was given for $version" >&2
 	rm -f "$target.new"
 	exit 1
 fi

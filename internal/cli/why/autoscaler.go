@@ -1,0 +1,58 @@
+package why
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/autoscaling"
+)
+
+// Reasons why cluster-autoscaler does not scale a node group. No condition has them.
+const (
+	// MalformedBounds surfaces when cluster-autoscaler cannot parse the sizes of a group.
+	MalformedBounds = "MalformedBounds"
+	// NoLargestSize surfaces when a group has a smallest size, but its largest size is missing or 0.
+	NoLargestSize = "NoLargestSize"
+	// OutsideBounds surfaces when replicas of a group is not between the smallest and the largest size.
+	OutsideBounds = "OutsideBounds"
+)
+
+// autoscalerFindings returns why cluster-autoscaler does not scale a node group.
+func autoscalerFindings(about string, f FleetFacts, conditions []metav1.Condition) (findings []Finding) {
+	var annotations map[string]string
+	var replicas int
+	if f.Deployment != nil {
+		annotations, replicas = f.Deployment.Annotations, int(f.Deployment.ReplicasOrDefault())
+	} else {
+		annotations, replicas = f.Set.Annotations, int(f.Set.ReplicasOrDefault())
+	}
+	if !autoscaling.IsNodeGroup(annotations) {
+		return nil
+	}
+	setLargest := fmt.Sprintf("kubectl annotate --overwrite %s %s=4", argument(about), v1beta1.AutoscalerMaxSizeAnnotation)
+	smallest, largest, err := autoscaling.Bounds(annotations)
+	switch {
+	case err != nil:
+		findings = append(findings, Finding{About: about, Reason: MalformedBounds, Message: err.Error(),
+			What: "cluster-autoscaler cannot parse the sizes of this group, and therefore scales none of its groups.",
+			Do:   "Correct the annotation that the message names. For example: " + setLargest})
+	case largest == 0:
+		findings = append(findings, Finding{About: about, Reason: NoLargestSize,
+			What: "cluster-autoscaler ignores the group, because its largest size is missing or 0.",
+			Do:   "Set the largest size. For example: " + setLargest})
+	case replicas < smallest || replicas > largest:
+		findings = append(findings, Finding{About: about, Reason: OutsideBounds,
+			What: fmt.Sprintf("The group has %d replicas, but cluster-autoscaler may only choose %d to %d. The autoscaler does not "+
+				"correct this: it adds no machines above the largest size, and removes none below the smallest size.",
+				replicas, smallest, largest),
+			Do: fmt.Sprintf("kubectl scale %s --replicas=%d", argument(about), min(max(replicas, smallest), largest))})
+	}
+	if c := meta.FindStatusCondition(conditions, v1beta1.ConditionScalableFromZero); c != nil &&
+		c.Status == metav1.ConditionFalse {
+		findings = append(findings, fleetFinding(about, c))
+	}
+	return findings
+}

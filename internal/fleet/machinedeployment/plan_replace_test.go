@@ -1,0 +1,45 @@
+package machinedeployment
+
+import (
+	"testing"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// An unavailable machine that is marked for replacement does not count among the other machines that must be available
+// before it is deleted. Without a surge, a marked machine is deleted before its replacement is created, and only if
+// enough other machines are available. Otherwise the set would delete a machine that is not available yet, such as the
+// replacement of the last one.
+//
+// Rule: exchange-makes-the-other-first.
+func TestDeploymentReplacesMachineIfEnoughOthersAreAvailable(t *testing.T) {
+	surge, noSurge := Bounds{MaxSurge: 1}, Bounds{MaxUnavailable: 1}
+	for name, test := range map[string]struct {
+		bounds Bounds
+		// machines of the set, of which one is marked for replacement.
+		machines, available, unavailableMarked int32
+		want                                   string
+	}{
+		"surge: the marked machine is unavailable":                      {surge, 6, 5, 1, "6→5 (replaced machines)"},
+		"surge: the marked machine and another machine are unavailable": {surge, 6, 4, 1, ""},
+		"surge: only another machine is unavailable":                    {surge, 6, 5, 0, ""},
+		"no surge: all machines are available":                          {noSurge, 5, 5, 0, "5→4 (replaced machines)"},
+		"no surge: another machine is unavailable":                      {noSurge, 5, 4, 0, ""},
+		"no surge: only the marked machine is unavailable":              {noSurge, 5, 4, 1, "5→4 (replaced machines)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := one(test.machines, markedForReplacement(1), func(s *Set) {
+				s.Ready, s.Available, s.UnavailableMarkedForReplacement = test.available, test.available, test.unavailableMarked
+				s.Forecast = forecast(test.unavailableMarked, test.machines-test.available)
+			})
+			plan, got := MakePlan(State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 5, Bounds: test.bounds,
+				SizedFor: 5, Sets: []Set{set}}), ""
+			for _, scale := range plan.Scales {
+				got += scale.String()
+			}
+			if got != test.want {
+				t.Errorf("scales %q, want %q, waiting %q", got, test.want, plan.Waiting)
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package machineset
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/machine/machinestate"
+)
+
+// expiresAt returns when a machine is too old by the template's expireAfter, or the zero time for never. To spread the
+// replacement of machines that were created together, each expires up to a tenth of expireAfter earlier, depending on
+// its UID.
+func expiresAt(m *v1beta1.Machine, t *v1beta1.MachineSpec) time.Time {
+	if t.ExpireAfter == nil || t.ExpireAfter.Duration <= 0 {
+		return time.Time{}
+	}
+	const parts = 1000
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(m.UID)) // This never fails.
+	early := t.ExpireAfter.Duration / 10 * time.Duration(hash.Sum32()%parts) / parts
+	return m.CreationTimestamp.Add(t.ExpireAfter.Duration - early)
+}
+
+// expire plans to set AnnotationReplace on machines that are too old, the oldest first. At most MaxReplacing machines
+// have the annotation at a time.
+func (p *Plan) expire(s State, active []*v1beta1.Machine) {
+	if s.Set.Spec.Template.Spec.ExpireAfter == nil {
+		return
+	}
+	limit := s.MaxReplacing
+	var expired []*v1beta1.Machine
+	for _, m := range active {
+		at := expiresAt(m, &s.Set.Spec.Template.Spec)
+		switch {
+		case machinestate.Exchanged(m):
+			limit--
+		case at.IsZero() || machinestate.Unchangeable(m) || machinestate.MarkedForDeletion(m):
+		case s.Now.Before(at):
+			p.waitFor(at.Sub(s.Now))
+		default:
+			expired = append(expired, m)
+		}
+	}
+	if limit <= 0 || len(expired) == 0 {
+		return
+	}
+	slices.SortFunc(expired, func(a, b *v1beta1.Machine) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	may, denied := p.ask(s, expired, func(*v1beta1.Machine) v1beta1.DisruptionReason { return v1beta1.DisruptionExpiry })
+	may = may[:min(len(may), limit)]
+	p.deny(denied[:min(len(denied), limit-len(may))])
+	p.expiring = make(map[types.UID]bool, len(may))
+	for _, m := range may {
+		p.expiring[m.UID] = true
+	}
+}
+
+// markExpired adds the mark of a machine that is too old, or removes a stale one. to is the desired state of the
+// machine otherwise, or nil if nothing else changes. markExpired returns the desired state, or nil if nothing changes
+// at all.
+func (p *Plan) markExpired(s State, m, to *v1beta1.Machine) *v1beta1.Machine {
+	at := expiresAt(m, &s.Set.Spec.Template.Spec)
+	stale := m.Annotations[v1beta1.AnnotationReplace] == disruption.Expired && (at.IsZero() || s.Now.Before(at))
+	if !p.expiring[m.UID] && !stale {
+		return to
+	}
+	if to == nil {
+		to = m.DeepCopy()
+	}
+	if stale {
+		delete(to.Annotations, v1beta1.AnnotationReplace)
+		return to
+	}
+	if to.Annotations == nil {
+		to.Annotations = map[string]string{}
+	}
+	to.Annotations[v1beta1.AnnotationReplace] = disruption.Expired
+	return to
+}
+
+// replacedOnRequest returns the machines that a standalone set must replace because of AnnotationReplace, sorted by
+// name. A deployment replaces machines by raising and lowering the replicas of its set instead.
+func (s State) replacedOnRequest(machines []*v1beta1.Machine) []*v1beta1.Machine {
+	if !s.Standalone {
+		return nil
+	}
+	var replaced []*v1beta1.Machine
+	for _, m := range machines {
+		if machinestate.Exchanged(m) && !machinestate.Unchangeable(m) {
+			replaced = append(replaced, m)
+		}
+	}
+	slices.SortFunc(replaced, func(a, b *v1beta1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	return replaced
+}
+
+// replaceOnRequest plans the next step of replacing a marked machine. First the set creates one machine in addition to
+// its replicas. When as many other machines as replicas are available, it deletes one of the marked machines. Broken
+// machines do not count as available, and are not handled here: remediate deletes them.
+func (p *Plan) replaceOnRequest(s State, replaced, active []*v1beta1.Machine, surplus int) {
+	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
+		p.requeueFrozen(s)
+		return
+	}
+	may, denied := p.ask(s, replaced, disruption.ReasonOfExchange)
+	switch {
+	case len(may) == 0:
+		p.deny(denied[:1])
+		return
+	case surplus == 0:
+		p.create(s, 1)
+		return
+	}
+	spare := -int(s.Set.ReplicasOrDefault())
+	available := func(m *v1beta1.Machine) bool { return machinestate.Available(m, s.Set.Spec.MinReadySeconds, s.Now) }
+	for _, m := range active {
+		if available(m) {
+			spare++
+		}
+	}
+	at := slices.IndexFunc(may, func(m *v1beta1.Machine) bool { return spare > 0 || spare == 0 && !available(m) })
+	if at >= 0 {
+		p.Delete, p.Chosen = may[at:at+1], true
+	}
+}

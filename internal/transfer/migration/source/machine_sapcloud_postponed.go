@@ -1,0 +1,79 @@
+package source
+
+import (
+	"strconv"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// CodePreserve: Machinist preserves machines in a different way.
+const CodePreserve = "Preserve"
+
+// postponed converts labels, annotations and status with which the old system would act on a machine. Machinist acts on
+// them when the old system is gone.
+func (r *sapcloudReader) postponed() {
+	if r.metadata.oldLabels[sapcloudForceDeletion] == sapcloudTrue {
+		r.metadata.later[v1beta1.AnnotationForceDelete] = "true"
+	}
+	r.priority()
+	r.preserve()
+}
+
+// priority reads which machines of a set are deleted first. The autoscaler marks its choice with the priority 1 and a
+// time, for which Machinist has the delete mark.
+func (r *sapcloudReader) priority() {
+	text := r.metadata.oldAnnotations[sapcloudPriority]
+	if text == "" {
+		return
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		r.metadata.report(provider.FindingNote, CodeInvalidValue, "annotations."+sapcloudPriority, "The value is not a "+
+			"number, so the old controller ignored it.")
+		return
+	}
+	switch {
+	case n == 1 && r.metadata.oldAnnotations[sapcloudMarkTime] != "":
+		r.metadata.later[v1beta1.AnnotationDeleteMachine] = "true"
+	case n != v1beta1.DefaultDeletePriority: // the old system has the same default
+		r.metadata.later[v1beta1.AnnotationDeletePriority] = text
+	}
+}
+
+// preserve reads whether a machine is preserved, or will be when it fails. If an annotation on its Node preserves it,
+// only the status shows that.
+func (r *sapcloudReader) preserve() {
+	const expiry = "status.currentStatus.preserveExpiryTime"
+	until := r.fields.observe("status").observe("currentStatus").text("preserveExpiryTime")
+	asked, path := r.metadata.oldAnnotations[sapcloudPreserve], "metadata.annotations."+sapcloudPreserve
+	if asked == "" && until != "" {
+		asked, path = v1beta1.PreserveNow, expiry
+	}
+	value := asked
+	switch asked {
+	case "", "false":
+		return // Machinist preserves no machine without an annotation.
+	case "auto-preserved":
+		value = v1beta1.PreserveWhenFailed
+	case v1beta1.PreserveNow, v1beta1.PreserveWhenFailed:
+	default:
+		r.fields.report(provider.FindingNote, CodeInvalidValue, path, "The old controller ignores this value, because it "+
+			"does not know it.")
+		return
+	}
+	r.metadata.later[v1beta1.AnnotationPreserve] = value
+	if until != "" {
+		if _, err := time.Parse(time.RFC3339, until); err != nil {
+			r.fields.report(provider.FindingLoss, CodePreserve, expiry, "The value is not a time such as "+
+				"2030-01-31T12:00:00Z. The machine is preserved for Machinist's default time.")
+		} else {
+			r.metadata.later[v1beta1.AnnotationPreservedUntil] = until
+		}
+	}
+	if until != "" || value == v1beta1.PreserveNow {
+		r.fields.report(provider.FindingNote, CodePreserve, path, "The machine is preserved. Machinist removes it from "+
+			"its set, which creates another machine, and deletes it when the time is over.")
+	}
+}
